@@ -1,0 +1,3 @@
+//! The helper's entry.
+
+fn main() {}

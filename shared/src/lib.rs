@@ -1,0 +1,1 @@
+//! What both programs of cgleaf agree on.
