@@ -1,1 +1,4 @@
 //! What both programs of cgleaf agree on.
+
+pub mod process;
+mod sys;

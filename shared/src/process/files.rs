@@ -1,0 +1,175 @@
+//! The smaller files of `/proc/<pid>`, each as a function of its bytes.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use super::identity::Pid;
+use super::stat::number;
+
+/// A process's place in the cgroup v2 hierarchy: the `0::` line of `/proc/<pid>/cgroup` (cgroups(7)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CgroupLine {
+    /// The path, relative to the root of the *reader's* cgroup namespace: it starts with `/../` for a place outside of
+    /// it, and is to be joined to the mount point of cgroup2, never to `/`.
+    pub path: PathBuf,
+    /// The kernel put ` (deleted)` behind it: the cgroup was removed, and this is a zombie. A cgroup may also be *called*
+    /// so; who needs to know opens it.
+    pub deleted: bool,
+}
+
+/// Finds the `0::` line. `None` where there is no cgroup v2 hierarchy.
+///
+/// Cgroup names hold no newline (the kernel refuses them), so that lines can be told apart.
+#[must_use]
+pub fn parse_cgroup(text: &[u8]) -> Option<CgroupLine> {
+    let path = text
+        .split(|&byte| byte == b'\n')
+        .find_map(|line| line.strip_prefix(b"0::"))?;
+    let (path, deleted) = match path.strip_suffix(b" (deleted)") {
+        Some(path) => (path, true),
+        None => (path, false),
+    };
+    if !path.starts_with(b"/") {
+        return None;
+    }
+    Some(CgroupLine {
+        path: PathBuf::from(OsString::from_vec(path.to_vec())),
+        deleted,
+    })
+}
+
+/// Which autogroup a process belongs to (sched(7), `/proc/<pid>/autogroup`).
+///
+/// `setsid(2)` makes a new one. Ids count upwards and are never used twice in a boot, so that one names the processes of
+/// a POSIX session, wherever they went since; only another `setsid` leaves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Autogroup {
+    /// This one.
+    Id(u64),
+    /// The kernel's own, which many unrelated processes share: the file is empty.
+    Default,
+}
+
+/// Parses `/autogroup-ID nice N`. `None` if it is neither that nor empty.
+#[must_use]
+pub fn parse_autogroup(text: &[u8]) -> Option<Autogroup> {
+    let text = text.trim_ascii();
+    if text.is_empty() {
+        return Some(Autogroup::Default);
+    }
+    let rest = text.strip_prefix(b"/autogroup-")?;
+    let end = rest.iter().position(u8::is_ascii_whitespace)?;
+    number(&rest[..end]).map(Autogroup::Id)
+}
+
+/// Parses `/proc/<pid>/task/<tid>/children`: pids with a space behind each. What is no pid is left out.
+#[must_use]
+pub fn parse_children(text: &[u8]) -> Vec<Pid> {
+    text.split(u8::is_ascii_whitespace)
+        .filter_map(|word| Pid::new(number(word)?))
+        .collect()
+}
+
+/// Parses `/proc/<pid>/cmdline`: arguments with a NUL behind each. Empty for a zombie and for a kernel thread. A program
+/// may write there what it likes.
+#[must_use]
+pub fn parse_cmdline(text: &[u8]) -> Vec<OsString> {
+    let text = text.strip_suffix(b"\0").unwrap_or(text);
+    if text.is_empty() {
+        return Vec::new();
+    }
+    text.split(|&byte| byte == 0)
+        .map(|argument| OsString::from_vec(argument.to_vec()))
+        .collect()
+}
+
+/// The value of a variable in `/proc/<pid>/environ`: what the program was started with, not what it has set since.
+#[must_use]
+pub fn environ_value<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    text.split(|&byte| byte == 0)
+        .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+}
+
+/// Parses `/proc/sys/kernel/random/boot_id`: a UUID in lower case with dashes, and a newline.
+#[must_use]
+pub fn parse_boot_id(text: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(text).ok()?.trim_ascii_end();
+    let shaped = text.len() == 36
+        && text.bytes().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+        });
+    shaped.then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cgroup_lines() {
+        let hybrid = b"9:name=systemd:/x\n0::/user.slice/a b\n";
+        let line = parse_cgroup(hybrid).expect("the v2 line");
+        assert_eq!(
+            (line.path, line.deleted),
+            (PathBuf::from("/user.slice/a b"), false)
+        );
+        let line = parse_cgroup(b"0::/../x.scope (deleted)\n").expect("a removed one");
+        assert_eq!(
+            (line.path, line.deleted),
+            (PathBuf::from("/../x.scope"), true)
+        );
+        assert_eq!(parse_cgroup(b"10::/x\n4:memory:/\n"), None);
+        assert_eq!(parse_cgroup(b"0::relative\n"), None);
+        assert_eq!(parse_cgroup(b""), None);
+    }
+
+    #[test]
+    fn autogroups() {
+        assert_eq!(
+            parse_autogroup(b"/autogroup-6 nice 0\n"),
+            Some(Autogroup::Id(6))
+        );
+        assert_eq!(parse_autogroup(b""), Some(Autogroup::Default));
+        assert_eq!(parse_autogroup(b"/autogroup-6"), None);
+        assert_eq!(parse_autogroup(b"/autogroup-x nice 0\n"), None);
+        assert_eq!(parse_autogroup(b"garbage"), None);
+    }
+
+    #[test]
+    fn children_and_arguments() {
+        let pids = parse_children(b"12 13 0 x -4 14 ");
+        assert_eq!(
+            pids.iter().map(|pid| pid.get()).collect::<Vec<_>>(),
+            [12, 13, 14]
+        );
+        assert_eq!(parse_cmdline(b""), Vec::<OsString>::new());
+        assert_eq!(parse_cmdline(b"sh\0-c\0\0"), ["sh", "-c", ""]);
+        assert_eq!(
+            parse_cmdline(b"title without an end"),
+            ["title without an end"]
+        );
+    }
+
+    #[test]
+    fn environment() {
+        let text = b"A=1\0CGLEAF_MARK_X=no\0CGLEAF_MARK=a:b\0";
+        assert_eq!(environ_value(text, "CGLEAF_MARK"), Some(&b"a:b"[..]));
+        assert_eq!(environ_value(text, "B"), None);
+    }
+
+    #[test]
+    fn boot_ids() {
+        let id = "0f3c9d9e-7f0a-4b6e-9d55-0123456789ab";
+        assert_eq!(
+            parse_boot_id(format!("{id}\n").as_bytes()).as_deref(),
+            Some(id)
+        );
+        assert_eq!(parse_boot_id(b"0f3c9d9e-7f0a-4b6e-9d55-0123456789\n"), None);
+        assert_eq!(
+            parse_boot_id(b"0F3C9D9E-7F0A-4B6E-9D55-0123456789AB\n"),
+            None
+        );
+    }
+}

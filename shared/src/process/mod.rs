@@ -1,0 +1,20 @@
+//! Process identity, `/proc`, and the one notion of *alive* that all of cgleaf uses.
+//!
+//! The parsers are functions of bytes ([`stat::parse`], [`status::parse`], [`files`]); [`Proc`] and [`ProcessDir`] read
+//! the files; [`liveness`] judges.
+
+pub mod files;
+pub mod identity;
+pub mod liveness;
+pub mod pidfd;
+pub mod reader;
+pub mod stat;
+pub mod status;
+
+pub use files::{Autogroup, CgroupLine};
+pub use identity::{Pid, ProcessId, StartTicks};
+pub use liveness::Liveness;
+pub use pidfd::{Pidfd, PidfdError};
+pub use reader::{Proc, ProcView, ProcessDir, ReadError};
+pub use stat::{Stat, State};
+pub use status::{Status, Uids};

@@ -1,0 +1,142 @@
+//! A process held by a descriptor (pidfd_open(2)), so that its number cannot mean another one.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::identity::Pid;
+use crate::sys::pidfd as sys;
+
+/// A descriptor of one process.
+#[derive(Debug)]
+pub struct Pidfd(OwnedFd);
+
+/// Why there is no pidfd for a pid.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PidfdError {
+    /// ESRCH: nobody has this number.
+    #[error("no process {0}")]
+    Gone(Pid),
+    /// EINVAL, since 6.15 ENOENT: the number is a thread's that is no process, or its process was reaped meanwhile.
+    #[error("{0} is no process of its own (a thread, or reaped just now)")]
+    NotAProcess(Pid),
+    /// ENOSYS or, from a container's filter, EPERM: no pidfd is to be had here.
+    #[error("pidfd_open is not available here: {0}")]
+    Unavailable(io::Error),
+    /// Anything else, as EMFILE.
+    #[error("pidfd_open({0}) failed: {1}")]
+    Failed(Pid, io::Error),
+}
+
+impl Pidfd {
+    /// Holds the process that has this number now. A zombie can be held.
+    ///
+    /// # Errors
+    /// See [`PidfdError`].
+    pub fn open(pid: Pid) -> Result<Pidfd, PidfdError> {
+        sys::pidfd_open(pid.get())
+            .map(Pidfd)
+            .map_err(|error| match error.raw_os_error() {
+                Some(libc::ESRCH) => PidfdError::Gone(pid),
+                Some(libc::EINVAL | libc::ENOENT) => PidfdError::NotAProcess(pid),
+                Some(libc::ENOSYS | libc::EPERM) => PidfdError::Unavailable(error),
+                _ => PidfdError::Failed(pid, error),
+            })
+    }
+
+    /// Takes a descriptor that the kernel gave in another way (`SO_PEERPIDFD`, `CLONE_PIDFD`).
+    #[must_use]
+    pub fn from_fd(fd: OwnedFd) -> Pidfd {
+        Pidfd(fd)
+    }
+
+    /// Does the process still run, in any thread? A zombie does not; one whose leader ended while a thread runs does.
+    ///
+    /// # Errors
+    /// What poll(2) answers: then nothing is known.
+    pub fn is_alive(&self) -> io::Result<bool> {
+        self.wait(Some(Duration::ZERO)).map(|ended| !ended)
+    }
+
+    /// Waits until the process has ended: `true` if it has. Without a limit it waits as long as that takes; with one it
+    /// answers `false` when the time is over. A signal that interrupts the wait answers `false` too.
+    ///
+    /// # Errors
+    /// What poll(2) answers.
+    pub fn wait(&self, limit: Option<Duration>) -> io::Result<bool> {
+        let timeout = match limit {
+            None => PollTimeout::NONE,
+            Some(limit) => PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX),
+        };
+        let mut polled = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut polled, timeout) {
+            Ok(count) => Ok(count > 0),
+            Err(nix::Error::EINTR) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Sends a signal to this process and nobody else. `Ok(false)` if it has been reaped.
+    ///
+    /// # Errors
+    /// EPERM where this user may not; EINVAL for a number that is no signal.
+    pub fn send_signal(&self, signal: i32) -> io::Result<bool> {
+        match sys::pidfd_send_signal(self.0.as_fd(), signal) {
+            Ok(()) => Ok(true),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl AsFd for Pidfd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl From<Pidfd> for OwnedFd {
+    fn from(pidfd: Pidfd) -> OwnedFd {
+        pidfd.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_zombie_is_over_and_a_reaped_process_takes_no_signal() {
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("a child");
+        let pid = Pid::new(child.id().try_into().expect("a pid")).expect("a pid");
+        let held = Pidfd::open(pid).expect("a pidfd");
+        assert!(held.is_alive().expect("poll"));
+        assert!(held.send_signal(libc::SIGKILL).expect("the right to"));
+        while !held.wait(Some(Duration::from_secs(30))).expect("poll") {}
+        assert!(!held.is_alive().expect("poll"));
+        let zombie = Pidfd::open(pid).expect("a zombie can be held");
+        assert!(!zombie.is_alive().expect("poll"));
+        child.wait().expect("its end");
+        assert!(
+            !held
+                .send_signal(libc::SIGTERM)
+                .expect("no error of its own")
+        );
+        assert!(!held.is_alive().expect("poll"));
+    }
+
+    #[test]
+    fn a_number_of_nobody_is_gone() {
+        let nobody = Pid::new(i32::MAX).expect("a pid");
+        assert!(matches!(Pidfd::open(nobody), Err(PidfdError::Gone(_))));
+    }
+}

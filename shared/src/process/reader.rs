@@ -1,0 +1,407 @@
+//! Reading `/proc` (proc(5)): thin calls of openat(2) and read(2) around the parsers beside it.
+//!
+//! Nothing here asks for a file's size or follows a path twice: the helper reads through this module under its seccomp
+//! filter, which has no statx(2).
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use nix::dir::Dir;
+use nix::fcntl::{OFlag, open, openat, readlinkat};
+use nix::sys::stat::Mode;
+use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
+
+use super::files::{
+    Autogroup, CgroupLine, parse_autogroup, parse_boot_id, parse_cgroup, parse_children,
+    parse_cmdline,
+};
+use super::identity::Pid;
+use super::stat::{Stat, State};
+use super::status::Status;
+use super::{files, stat, status};
+
+/// The largest file of `/proc` that is read: an environment or a command line may be as long as a quarter of the stack
+/// limit (execve(2)), and nobody needs more than this of it.
+const READ_LIMIT: usize = 8 << 20;
+
+/// Why a file of `/proc` gave no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// ENOENT or ESRCH: no such process, or (with `hidepid`) none that this reader may see.
+    #[error("{} is not there: the process has ended, or is hidden from this one", path.display())]
+    Gone {
+        /// What was to be read.
+        path: PathBuf,
+    },
+    /// Any other refusal: the process may well be there.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// What was to be read.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// It was read and is not what a kernel writes there.
+    #[error("{} does not hold what proc(5) says it holds", path.display())]
+    Malformed {
+        /// What was read.
+        path: PathBuf,
+    },
+}
+
+impl ReadError {
+    fn new(path: PathBuf, source: io::Error) -> ReadError {
+        match source.raw_os_error() {
+            Some(libc::ENOENT | libc::ESRCH) => ReadError::Gone { path },
+            _ => ReadError::Unreadable { path, source },
+        }
+    }
+
+    /// Is the file, and with it the process, not there?
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(self, ReadError::Gone { .. })
+    }
+}
+
+/// Whose processes a `/proc` shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcView {
+    /// Those of the calling process's own pid namespace: its numbers are what kill(2) takes.
+    Own,
+    /// Those of another pid namespace: its numbers mean other processes to kill(2), or nobody.
+    Foreign,
+}
+
+/// A mounted `/proc`, held open.
+#[derive(Debug)]
+pub struct Proc {
+    root: OwnedFd,
+    path: PathBuf,
+}
+
+impl Proc {
+    /// Opens `/proc`.
+    ///
+    /// # Errors
+    /// What open(2) answers; [`ReadError::Malformed`] if it is no procfs.
+    pub fn system() -> Result<Proc, ReadError> {
+        Proc::at(Path::new("/proc"))
+    }
+
+    /// Opens the procfs mounted at `path`.
+    ///
+    /// # Errors
+    /// As [`Proc::system`].
+    pub fn at(path: &Path) -> Result<Proc, ReadError> {
+        let path = path.to_path_buf();
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let root = open(&path, flags, Mode::empty())
+            .map_err(|errno| ReadError::new(path.clone(), errno.into()))?;
+        let kind = fstatfs(&root).map_err(|errno| ReadError::new(path.clone(), errno.into()))?;
+        if kind.filesystem_type() != PROC_SUPER_MAGIC {
+            return Err(ReadError::Malformed { path });
+        }
+        Ok(Proc { root, path })
+    }
+
+    /// Does this `/proc` number processes as kill(2) does?
+    ///
+    /// `NSpid` in our own status has one entry exactly if our pid namespace is the one that this procfs was mounted for:
+    /// a deeper one adds entries, and a procfs of a namespace that we are not in has no `self`.
+    ///
+    /// # Errors
+    /// If our own status cannot be read for another reason.
+    pub fn view(&self) -> Result<ProcView, ReadError> {
+        let path = self.path.join("self/status");
+        let text = match read_at(&self.root, Path::new("self/status"), &path) {
+            Ok(text) => text,
+            Err(error) if error.is_gone() => return Ok(ProcView::Foreign),
+            Err(error) => return Err(error),
+        };
+        let own = status::parse(&text).ok_or(ReadError::Malformed { path })?;
+        let one_level = matches!(own.ns_pids.as_slice(), [] | [_]);
+        let same = one_level && own.pid == Pid::own();
+        Ok(if same {
+            ProcView::Own
+        } else {
+            ProcView::Foreign
+        })
+    }
+
+    /// Every process that this `/proc` lists, in the order of the listing.
+    ///
+    /// This is no snapshot: a fork chain can keep out of it for as long as it likes, and an empty answer proves nothing.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn pids(&self) -> Result<Vec<Pid>, ReadError> {
+        list(&self.root, Path::new("."), &self.path)
+    }
+
+    /// Opens one process.
+    ///
+    /// # Errors
+    /// [`ReadError::Gone`] if it is not there.
+    pub fn process(&self, pid: Pid) -> Result<ProcessDir, ReadError> {
+        let name = pid.to_string();
+        let path = self.path.join(&name);
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        match openat(&self.root, name.as_str(), flags, Mode::empty()) {
+            Ok(directory) => Ok(ProcessDir { directory, path }),
+            Err(errno) => Err(ReadError::new(path, errno.into())),
+        }
+    }
+
+    /// This boot's id, `/proc/sys/kernel/random/boot_id`.
+    ///
+    /// # Errors
+    /// If it cannot be read or is no UUID.
+    pub fn boot_id(&self) -> Result<String, ReadError> {
+        let name = Path::new("sys/kernel/random/boot_id");
+        let path = self.path.join(name);
+        let text = read_at(&self.root, name, &path)?;
+        parse_boot_id(&text).ok_or(ReadError::Malformed { path })
+    }
+
+    /// The inode number of the calling process's pid namespace (namespaces(7)).
+    ///
+    /// The kernel uses such a number again for a later namespace: two different ones prove two namespaces, two equal ones
+    /// prove nothing by themselves.
+    ///
+    /// # Errors
+    /// If the link cannot be read (landlock hides it) or says something else.
+    pub fn own_pid_namespace(&self) -> Result<u64, ReadError> {
+        let name = "self/ns/pid";
+        let path = self.path.join(name);
+        let link = readlinkat(&self.root, name)
+            .map_err(|errno| ReadError::new(path.clone(), errno.into()))?;
+        link.to_str()
+            .and_then(|text| text.strip_prefix("pid:[")?.strip_suffix("]")?.parse().ok())
+            .ok_or(ReadError::Malformed { path })
+    }
+}
+
+/// One process, held open by its directory in `/proc`.
+///
+/// The descriptor belongs to this one process: once it is reaped every read answers ESRCH, also where its number has a
+/// new owner. What is read through one `ProcessDir` was never said of two processes.
+#[derive(Debug)]
+pub struct ProcessDir {
+    directory: OwnedFd,
+    path: PathBuf,
+}
+
+impl ProcessDir {
+    /// `/proc/<pid>/stat`.
+    ///
+    /// # Errors
+    /// As every reader here: [`ReadError`] with the path.
+    pub fn stat(&self) -> Result<Stat, ReadError> {
+        self.read("stat", stat::parse)
+    }
+
+    /// `/proc/<pid>/status`.
+    ///
+    /// # Errors
+    /// As [`ProcessDir::stat`].
+    pub fn status(&self) -> Result<Status, ReadError> {
+        self.read("status", status::parse)
+    }
+
+    /// The `0::` line of `/proc/<pid>/cgroup`.
+    ///
+    /// # Errors
+    /// As [`ProcessDir::stat`]; [`ReadError::Malformed`] where no cgroup v2 hierarchy is.
+    pub fn cgroup(&self) -> Result<CgroupLine, ReadError> {
+        self.read("cgroup", parse_cgroup)
+    }
+
+    /// `/proc/<pid>/autogroup`; [`ReadError::Gone`] also on a kernel without autogroups.
+    ///
+    /// # Errors
+    /// As [`ProcessDir::stat`].
+    pub fn autogroup(&self) -> Result<Autogroup, ReadError> {
+        self.read("autogroup", parse_autogroup)
+    }
+
+    /// `/proc/<pid>/cmdline`.
+    ///
+    /// # Errors
+    /// As [`ProcessDir::stat`].
+    pub fn cmdline(&self) -> Result<Vec<std::ffi::OsString>, ReadError> {
+        self.read("cmdline", |text| Some(parse_cmdline(text)))
+    }
+
+    /// A variable of `/proc/<pid>/environ`: needs the rights of ptrace(2) over the process.
+    ///
+    /// # Errors
+    /// As [`ProcessDir::stat`].
+    pub fn environ_value(&self, name: &str) -> Result<Option<Vec<u8>>, ReadError> {
+        self.read("environ", |text| {
+            Some(files::environ_value(text, name).map(<[u8]>::to_vec))
+        })
+    }
+
+    /// `/proc/<pid>/wchan`: the kernel function in which it waits, for a report on a process in `D` state. Empty where
+    /// this kernel does not tell.
+    ///
+    /// # Errors
+    /// As [`ProcessDir::stat`].
+    pub fn wait_channel(&self) -> Result<String, ReadError> {
+        self.read("wchan", |text| match text.trim_ascii() {
+            b"0" => Some(String::new()),
+            name => Some(String::from_utf8_lossy(name).into_owned()),
+        })
+    }
+
+    /// The children of all its threads (`task/*/children`), needs `CONFIG_PROC_CHILDREN`.
+    ///
+    /// Exact only while the process stands still: it is read thread by thread.
+    ///
+    /// # Errors
+    /// As [`ProcessDir::stat`]. A thread that ends meanwhile is passed over: its children went to another thread, or to
+    /// the reaper.
+    pub fn children(&self) -> Result<Vec<Pid>, ReadError> {
+        let mut children = Vec::new();
+        for thread in self.threads()? {
+            match self.read(&format!("task/{thread}/children"), |text| {
+                Some(parse_children(text))
+            }) {
+                Ok(found) => children.extend(found),
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(children)
+    }
+
+    /// The numbers of its threads (`task/`).
+    ///
+    /// # Errors
+    /// As [`ProcessDir::stat`].
+    pub fn threads(&self) -> Result<Vec<Pid>, ReadError> {
+        list(&self.directory, Path::new("task"), &self.path.join("task"))
+    }
+
+    /// The state of one of its threads; `None` if that thread has gone.
+    ///
+    /// # Errors
+    /// As [`ProcessDir::stat`].
+    pub fn thread_state(&self, thread: Pid) -> Result<Option<State>, ReadError> {
+        match self.read(&format!("task/{thread}/stat"), stat::parse) {
+            Ok(stat) => Ok(Some(stat.state)),
+            Err(error) if error.is_gone() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read<T>(&self, name: &str, parse: impl FnOnce(&[u8]) -> Option<T>) -> Result<T, ReadError> {
+        let path = self.path.join(name);
+        let text = read_at(&self.directory, Path::new(name), &path)?;
+        parse(&text).ok_or(ReadError::Malformed { path })
+    }
+}
+
+/// Reads a whole file beneath an open directory. `path` is its name in an error.
+fn read_at(directory: impl AsFd, name: &Path, path: &Path) -> Result<Vec<u8>, ReadError> {
+    let fail = |source| ReadError::new(path.to_path_buf(), source);
+    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    let mut file = File::from(
+        openat(directory, name, flags, Mode::empty()).map_err(|errno| fail(errno.into()))?,
+    );
+    let mut text = vec![0; 4096];
+    let mut filled = 0;
+    loop {
+        match file.read(&mut text[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(fail(error)),
+        }
+        if filled == text.len() {
+            if filled >= READ_LIMIT {
+                return Err(fail(io::ErrorKind::FileTooLarge.into()));
+            }
+            text.resize(filled * 2, 0);
+        }
+    }
+    text.truncate(filled);
+    Ok(text)
+}
+
+/// The entries of a directory that are numbers.
+fn list(directory: impl AsFd, name: &Path, path: &Path) -> Result<Vec<Pid>, ReadError> {
+    let fail = |errno: nix::Error| ReadError::new(path.to_path_buf(), errno.into());
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let mut entries = Dir::openat(directory, name, flags, Mode::empty()).map_err(fail)?;
+    let mut pids = Vec::new();
+    for entry in entries.iter() {
+        let entry = entry.map_err(fail)?;
+        if let Some(pid) = stat::number(entry.file_name().to_bytes()).and_then(Pid::new) {
+            pids.push(pid);
+        }
+    }
+    Ok(pids)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn reads_this_very_process() {
+        let proc = Proc::system().expect("/proc");
+        assert_eq!(proc.view().expect("our status"), ProcView::Own);
+        assert!(proc.pids().expect("a listing").contains(&Pid::own()));
+        let own = proc.process(Pid::own()).expect("our own directory");
+        let stat = own.stat().expect("our own stat");
+        let status = own.status().expect("our own status");
+        assert_eq!(stat.id.pid, Pid::own());
+        assert_eq!(status.tgid, Pid::own());
+        assert_eq!(status.parent, stat.parent);
+        assert!(own.threads().expect("our threads").contains(&Pid::own()));
+        assert!(!own.cmdline().expect("our arguments").is_empty());
+        assert_eq!(proc.boot_id().expect("a boot id").len(), 36);
+        assert!(proc.own_pid_namespace().expect("a namespace") > 0);
+    }
+
+    #[test]
+    fn a_descriptor_never_shows_the_next_owner_of_a_number() {
+        let proc = Proc::system().expect("/proc");
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("a child");
+        let pid = Pid::new(child.id().try_into().expect("a pid")).expect("a pid");
+        let held = proc.process(pid).expect("its directory");
+        assert!(
+            proc.process(Pid::own())
+                .expect("ours")
+                .children()
+                .expect("our children")
+                .contains(&pid)
+        );
+        child.kill().expect("SIGKILL");
+        child.wait().expect("its end");
+        assert!(held.stat().is_err_and(|error| error.is_gone()));
+        assert!(held.threads().is_err_and(|error| error.is_gone()));
+    }
+
+    #[test]
+    fn a_directory_that_is_no_procfs_is_refused() {
+        let error = Proc::at(Path::new("/sys")).expect_err("sysfs");
+        assert!(matches!(error, ReadError::Malformed { .. }), "{error}");
+        let error = Proc::at(Path::new("/nowhere")).expect_err("nothing");
+        assert_eq!(
+            error.to_string(),
+            "/nowhere is not there: the process has ended, or is hidden from this one"
+        );
+    }
+}
