@@ -1,1 +1,4 @@
 //! The helper, as a library.
+
+pub mod sandbox;
+mod sys;

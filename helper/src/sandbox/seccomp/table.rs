@@ -1,0 +1,452 @@
+//! The allow-list: which system call, with which arguments, and why.
+//!
+//! Two tests hold it to the truth: a traced run of the helper's scenarios must use every [`Usage::Always`] entry and
+//! nothing outside the list, and each [`Usage::Conditional`] entry has a forced case that uses it.
+//!
+//! It is made for glibc, dynamic and static, and the standard library that rust-toolchain.toml pins. Not on the list, and
+//! so the end of the process: execve, fork, clone, ptrace, mount, bpf, keyctl, setuid, prctl, kill, socket, connect, bind,
+//! mprotect, ioctl, and every mapping that is executable or of a file.
+
+/// One allowed system call.
+#[derive(Debug, Clone)]
+pub struct Allowed {
+    /// Its name, as in syscalls(2).
+    pub name: &'static str,
+    /// Its number on this architecture.
+    pub number: i64,
+    /// Alternatives, each a list of conditions that must all hold; none: any arguments.
+    pub when: &'static [&'static [Argument]],
+    /// When it is needed.
+    pub usage: Usage,
+    /// Why it is on the list.
+    pub reason: &'static str,
+}
+
+/// When a call is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Usage {
+    /// In ordinary service: the integration tests use it.
+    Always,
+    /// Only in this case, which a test brings about.
+    Conditional(Force),
+}
+
+/// The cases that ordinary service does not show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Force {
+    /// A panic: the message, then abort(3).
+    Panic,
+    /// The C library finds its heap damaged: its own message, then abort(3).
+    HeapDamage,
+    /// SIGSTOP and SIGCONT during a poll with a timeout.
+    StopAndContinue,
+    /// An allocation above the C library's mmap threshold, grown and freed.
+    BigAllocation,
+    /// main returns.
+    Return,
+    /// An invalid memory access: std's handler takes itself off and lets it happen again.
+    Segfault,
+    /// A clock that the vdso does not serve.
+    NoVdsoClock,
+}
+
+/// A condition on one argument, of which the kernel looks at the lower 32 bits only.
+#[derive(Debug, Clone, Copy)]
+pub struct Argument {
+    /// Its position, from 0.
+    pub index: u8,
+    /// What it must be.
+    pub value: Value,
+}
+
+/// What an argument must be.
+#[derive(Debug, Clone, Copy)]
+pub enum Value {
+    /// Exactly this.
+    Is(u32),
+    /// This process's own pid.
+    OwnPid,
+    /// None of these bits is set.
+    Without(u32),
+    /// All of these bits are set.
+    With(u32),
+}
+
+const ANY: &[&[Argument]] = &[];
+
+const fn arg(index: u8, value: Value) -> Argument {
+    Argument { index, value }
+}
+
+/// A constant of libc as the 32 bits that the kernel compares. None of those used here is negative.
+#[allow(clippy::cast_sign_loss)]
+const fn bits(value: libc::c_int) -> u32 {
+    value as u32
+}
+
+/// No executable memory, and none of a file.
+const PLAIN_MEMORY: &[&[Argument]] = &[&[
+    arg(2, Value::Without(bits(libc::PROT_EXEC))),
+    arg(3, Value::With(bits(libc::MAP_ANONYMOUS))),
+]];
+
+/// Who is at the other end.
+const PEER_QUESTIONS: &[&[Argument]] = &[
+    &[
+        arg(1, Value::Is(bits(libc::SOL_SOCKET))),
+        arg(2, Value::Is(bits(libc::SO_PEERCRED))),
+    ],
+    &[
+        arg(1, Value::Is(bits(libc::SOL_SOCKET))),
+        arg(2, Value::Is(bits(libc::SO_PEERPIDFD))),
+    ],
+];
+
+const DESCRIPTOR_FLAGS: &[&[Argument]] = &[
+    &[arg(1, Value::Is(bits(libc::F_GETFL)))],
+    &[arg(1, Value::Is(bits(libc::F_SETFL)))],
+    &[arg(1, Value::Is(bits(libc::F_GETFD)))],
+    &[arg(1, Value::Is(bits(libc::F_SETFD)))],
+    &[arg(1, Value::Is(bits(libc::F_DUPFD_CLOEXEC)))],
+];
+
+/// A signal to a thread of this process and to nobody else.
+const TO_ITSELF: &[&[Argument]] = &[&[arg(0, Value::OwnPid)]];
+
+macro_rules! allow {
+    ($call:ident, $number:ident, $when:expr, $usage:expr, $reason:literal) => {
+        Allowed {
+            name: stringify!($call),
+            number: libc::$number as i64,
+            when: $when,
+            usage: $usage,
+            reason: $reason,
+        }
+    };
+}
+
+/// The list for this architecture.
+#[must_use]
+pub fn table() -> Vec<Allowed> {
+    let mut table = serving();
+    table.extend(waiting());
+    table.extend(memory());
+    table.extend(ending());
+    table
+}
+
+/// Clients, the cgroup tree and /proc.
+fn serving() -> Vec<Allowed> {
+    use Usage::Always;
+    vec![
+        allow!(accept4, SYS_accept4, ANY, Always, "take a client"),
+        allow!(close, SYS_close, ANY, Always, "every descriptor's end"),
+        allow!(
+            fcntl,
+            SYS_fcntl,
+            DESCRIPTOR_FLAGS,
+            Always,
+            "opendir(3) asks for the flags; duplicating a descriptor"
+        ),
+        allow!(
+            fgetxattr,
+            SYS_fgetxattr,
+            ANY,
+            Always,
+            "what a leaf remembers of its session"
+        ),
+        allow!(fsetxattr, SYS_fsetxattr, ANY, Always, "the same, written"),
+        allow!(
+            fremovexattr,
+            SYS_fremovexattr,
+            ANY,
+            Always,
+            "a hold, a lease or a freeze flag that is over"
+        ),
+        allow!(
+            fstatfs,
+            SYS_fstatfs,
+            ANY,
+            Always,
+            "a directory must be of cgroup2"
+        ),
+        allow!(
+            getdents64,
+            SYS_getdents64,
+            ANY,
+            Always,
+            "list leaves and what lies beneath them"
+        ),
+        allow!(
+            getrandom,
+            SYS_getrandom,
+            ANY,
+            Always,
+            "nonces; seeds of hash tables"
+        ),
+        allow!(
+            getsockopt,
+            SYS_getsockopt,
+            PEER_QUESTIONS,
+            Always,
+            "who is asking"
+        ),
+        allow!(
+            lseek,
+            SYS_lseek,
+            ANY,
+            Always,
+            "read a file or a directory again from its start"
+        ),
+        allow!(mkdirat, SYS_mkdirat, ANY, Always, "make a leaf"),
+        allow!(
+            name_to_handle_at,
+            SYS_name_to_handle_at,
+            ANY,
+            Always,
+            "a cgroup's id, from its opened directory"
+        ),
+        allow!(
+            newfstatat,
+            SYS_newfstatat,
+            ANY,
+            Always,
+            "owner and kind of what was opened (fstat(3))"
+        ),
+        allow!(
+            openat,
+            SYS_openat,
+            ANY,
+            Always,
+            "control files, /proc; landlock decides which"
+        ),
+        allow!(
+            openat2,
+            SYS_openat2,
+            ANY,
+            Always,
+            "paths beneath a directory, without links; landlock decides which"
+        ),
+        allow!(read, SYS_read, ANY, Always, "control files, /proc, events"),
+        allow!(recvmsg, SYS_recvmsg, ANY, Always, "requests"),
+        allow!(
+            sendmsg,
+            SYS_sendmsg,
+            ANY,
+            Always,
+            "replies, and the descriptor of a leaf's events"
+        ),
+        allow!(
+            unlinkat,
+            SYS_unlinkat,
+            ANY,
+            Always,
+            "remove a leaf, and the socket at the end"
+        ),
+        allow!(write, SYS_write, ANY, Always, "control files, the log"),
+    ]
+}
+
+/// The one loop. aarch64 and riscv64 have neither poll nor epoll_wait: the C library takes the newer calls there.
+fn waiting() -> Vec<Allowed> {
+    use Usage::{Always, Conditional};
+    vec![
+        allow!(epoll_ctl, SYS_epoll_ctl, ANY, Always, "clients come and go"),
+        #[cfg(target_arch = "x86_64")]
+        allow!(
+            epoll_wait,
+            SYS_epoll_wait,
+            ANY,
+            Always,
+            "wait for the next event"
+        ),
+        #[cfg(not(target_arch = "x86_64"))]
+        allow!(
+            epoll_pwait,
+            SYS_epoll_pwait,
+            ANY,
+            Always,
+            "wait for the next event"
+        ),
+        #[cfg(target_arch = "x86_64")]
+        allow!(
+            poll,
+            SYS_poll,
+            ANY,
+            Always,
+            "is that pidfd's process alive?"
+        ),
+        #[cfg(not(target_arch = "x86_64"))]
+        allow!(
+            ppoll,
+            SYS_ppoll,
+            ANY,
+            Always,
+            "is that pidfd's process alive?"
+        ),
+        allow!(
+            restart_syscall,
+            SYS_restart_syscall,
+            ANY,
+            Conditional(Force::StopAndContinue),
+            "the kernel goes on with an interrupted poll"
+        ),
+        allow!(
+            clock_gettime,
+            SYS_clock_gettime,
+            ANY,
+            Conditional(Force::NoVdsoClock),
+            "where the vdso cannot tell the time without a call"
+        ),
+    ]
+}
+
+/// The allocator. No mprotect: nothing becomes executable, and nothing that was protected is opened.
+fn memory() -> Vec<Allowed> {
+    use Usage::{Always, Conditional};
+    vec![
+        allow!(brk, SYS_brk, ANY, Always, "the heap grows and shrinks"),
+        allow!(
+            mmap,
+            SYS_mmap,
+            PLAIN_MEMORY,
+            Conditional(Force::BigAllocation),
+            "an allocation above the threshold"
+        ),
+        allow!(
+            mremap,
+            SYS_mremap,
+            ANY,
+            Conditional(Force::BigAllocation),
+            "such an allocation grows"
+        ),
+        allow!(
+            munmap,
+            SYS_munmap,
+            ANY,
+            Conditional(Force::BigAllocation),
+            "such an allocation is freed"
+        ),
+    ]
+}
+
+/// The ways out, the bad ones too: each must still say what happened.
+fn ending() -> Vec<Allowed> {
+    use Usage::Conditional;
+    vec![
+        allow!(
+            exit_group,
+            SYS_exit_group,
+            ANY,
+            Conditional(Force::Return),
+            "the end"
+        ),
+        allow!(
+            sigaltstack,
+            SYS_sigaltstack,
+            ANY,
+            Conditional(Force::Return),
+            "std gives its signal stack back"
+        ),
+        allow!(
+            rt_sigaction,
+            SYS_rt_sigaction,
+            ANY,
+            Conditional(Force::Segfault),
+            "std's handler takes itself off"
+        ),
+        allow!(
+            rt_sigreturn,
+            SYS_rt_sigreturn,
+            ANY,
+            Conditional(Force::Segfault),
+            "that handler returns"
+        ),
+        allow!(
+            rt_sigprocmask,
+            SYS_rt_sigprocmask,
+            ANY,
+            Conditional(Force::Panic),
+            "abort(3) unblocks SIGABRT"
+        ),
+        allow!(
+            getpid,
+            SYS_getpid,
+            ANY,
+            Conditional(Force::Panic),
+            "raise(3) names its own process"
+        ),
+        allow!(
+            gettid,
+            SYS_gettid,
+            ANY,
+            Conditional(Force::Panic),
+            "raise(3) names its own thread"
+        ),
+        allow!(
+            tgkill,
+            SYS_tgkill,
+            TO_ITSELF,
+            Conditional(Force::Panic),
+            "abort(3) raises SIGABRT"
+        ),
+        allow!(
+            writev,
+            SYS_writev,
+            ANY,
+            Conditional(Force::HeapDamage),
+            "the C library's own last words"
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_call_stands_twice_and_each_has_its_reason() {
+        let mut numbers: Vec<_> = table().iter().map(|allowed| allowed.number).collect();
+        numbers.sort_unstable();
+        let count = numbers.len();
+        numbers.dedup();
+        assert_eq!(numbers.len(), count);
+        assert!(table().iter().all(|allowed| !allowed.reason.is_empty()));
+    }
+
+    #[test]
+    fn what_the_helper_must_never_do_is_not_there() {
+        let banned = [
+            "execve",
+            "execveat",
+            "fork",
+            "vfork",
+            "clone",
+            "clone3",
+            "ptrace",
+            "mount",
+            "bpf",
+            "keyctl",
+            "setuid",
+            "setresuid",
+            "prctl",
+            "kill",
+            "pidfd_send_signal",
+            "socket",
+            "connect",
+            "bind",
+            "mprotect",
+            "ioctl",
+            "process_vm_writev",
+            "open_by_handle_at",
+            "io_uring_setup",
+            "unshare",
+            "setns",
+            "seccomp",
+            "userfaultfd",
+        ];
+        for name in banned {
+            assert!(table().iter().all(|allowed| allowed.name != name), "{name}");
+        }
+    }
+}
