@@ -1,1 +1,5 @@
 //! What the integration tests share.
+
+pub mod probe;
+pub mod scratch;
+pub mod sys;

@@ -51,7 +51,7 @@ pub struct Enforced {
     pub descriptors: Item,
     /// That limit, a count of descriptors.
     pub descriptor_limit: u64,
-    /// The ABI that landlock's rules are effective at: the kernel's, at most [`super::HANDLED_ABI`]; 0 without landlock.
+    /// The ABI that landlock's rules are effective at: the kernel's, at most [`super::landlock::HANDLED_ABI`]; 0 without landlock.
     pub landlock_abi: u32,
     /// Landlock's file rules, truncation with them (ABI 3).
     pub landlock_files: Item,
@@ -66,7 +66,9 @@ pub struct Enforced {
 }
 
 impl Enforced {
-    pub(super) fn nothing() -> Self {
+    /// Nothing holds yet.
+    #[must_use]
+    pub fn nothing() -> Self {
         let not_yet = || Item::Missing("not attempted".to_owned());
         Self {
             capabilities: not_yet(),

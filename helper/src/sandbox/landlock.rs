@@ -27,7 +27,9 @@ const SCOPES_ABI: u32 = 6;
 
 /// Restricts this thread, and tells by the kernel's own ABI what that is worth: the crate's status word says "partially
 /// enforced" for anything from one right upwards.
-pub(super) fn restrict(plan: &LockDown<'_>, enforced: &mut Enforced) {
+///
+/// [`super::lock_down`] calls it. Alone it shows what this wall is worth where seccomp's does not stand before it.
+pub fn restrict(plan: &LockDown<'_>, enforced: &mut Enforced) {
     let outcome = sys::landlock::kernel_abi()
         .map_err(|cause| Item::missing("landlock_create_ruleset(2)", cause))
         .and_then(|abi| apply(plan).map(|()| abi.min(HANDLED_ABI)));

@@ -10,8 +10,8 @@ pub use table::{Allowed, Argument, Force, Usage, Value, table};
 use super::enforced::{Enforced, Item};
 
 /// Installs the filter, for good. See seccomp(2).
-pub(super) fn restrict(enforced: &mut Enforced) {
-    let installed = filter::compile(&table(), std::process::id())
+pub(super) fn restrict(allowed: &[Allowed], enforced: &mut Enforced) {
+    let installed = filter::compile(allowed, std::process::id())
         .and_then(|program| seccompiler::apply_filter(&program).map_err(|cause| cause.to_string()));
     enforced.seccomp = match installed {
         Ok(()) => Item::Enforced,

@@ -1,0 +1,177 @@
+//! Cgroups and processes that go away with the test, also when it fails.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long anything may take before a test calls it hung. Not a measurement: a loaded machine may need seconds.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Waits until `done` says so, looking again every 2 ms.
+///
+/// # Panics
+/// After [`DEADLINE`], naming `what`.
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < DEADLINE, "waited too long for: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The first cgroup2 mount of this process.
+#[must_use]
+pub fn cgroup_mount() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    mounts.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        right
+            .starts_with("cgroup2 ")
+            .then(|| left.split(' ').nth(4).map(PathBuf::from))?
+    })
+}
+
+/// Says that the machine lacks `what`. Allowed on a developer's machine only.
+///
+/// # Panics
+/// With `CI=true`, where everything that the tests need is to be there.
+pub fn skip(what: &str) {
+    assert!(
+        std::env::var("CI").as_deref() != Ok("true"),
+        "a required environment is missing: {what}"
+    );
+    println!("skipped: {what}");
+}
+
+/// A cgroup of our own directly beneath the mount.
+#[derive(Debug)]
+pub struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    /// Makes one that `uid` owns. None (and a word about it) where this process may not.
+    ///
+    /// # Panics
+    /// Where the directory was made and cannot be given away.
+    #[must_use]
+    pub fn new(uid: u32) -> Option<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let Some(mount) = cgroup_mount() else {
+            skip("no cgroup2 mount");
+            return None;
+        };
+        let path = mount.join(format!(
+            "cgleaf-test-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        ));
+        if let Err(cause) = fs::create_dir(&path) {
+            skip(&format!("mkdir {}: {cause}", path.display()));
+            return None;
+        }
+        let scratch = Self { path };
+        scratch.give("", uid);
+        Some(scratch)
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes a cgroup beneath it, owned as a delegation would have it.
+    ///
+    /// # Panics
+    /// Where that fails.
+    #[must_use]
+    pub fn child(&self, name: &str, uid: u32) -> PathBuf {
+        let path = self.path.join(name);
+        fs::create_dir(&path).unwrap_or_else(|cause| panic!("mkdir {}: {cause}", path.display()));
+        self.give(name, uid);
+        path
+    }
+
+    fn give(&self, name: &str, uid: u32) {
+        let dir = self.path.join(name);
+        for file in [
+            dir.clone(),
+            dir.join("cgroup.procs"),
+            dir.join("cgroup.subtree_control"),
+        ] {
+            chown(&file, Some(uid), Some(uid))
+                .unwrap_or_else(|cause| panic!("chown {}: {cause}", file.display()));
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::write(self.path.join("cgroup.kill"), "1");
+        let start = Instant::now();
+        // EBUSY right after a kill is normal: the members are still ending.
+        while remove_all(&self.path).is_err() && start.elapsed() < DEADLINE {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Removes a cgroup with everything beneath it.
+fn remove_all(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_all(&entry.path())?;
+        }
+    }
+    fs::remove_dir(dir)
+}
+
+/// A process that only sleeps, killed and reaped with this value.
+#[derive(Debug)]
+pub struct Sleeper(Child);
+
+impl Sleeper {
+    /// Starts one as `uid`.
+    ///
+    /// # Panics
+    /// Where sleep(1) cannot be started.
+    #[must_use]
+    pub fn new(uid: u32) -> Self {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new("sleep");
+        command
+            .arg("1000")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .uid(uid)
+            .gid(uid);
+        Self(command.spawn().expect("start sleep(1)"))
+    }
+
+    /// Its pid.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Whether it has not ended.
+    ///
+    /// # Panics
+    /// Where it cannot be waited for.
+    pub fn alive(&mut self) -> bool {
+        self.0.try_wait().expect("wait for sleep(1)").is_none()
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
