@@ -1,1 +1,12 @@
-//! The frontend, as a library.
+//! The frontend of cgleaf, as a library: find or start a helper, make a session's leaf, enrol, freeze, list, end and
+//! verify. The command line is behind the feature `cli`.
+
+pub mod base;
+#[cfg(feature = "cli")]
+pub mod cli;
+pub mod client;
+pub mod error;
+pub mod private_dir;
+pub mod records;
+
+pub use error::{Code, Error, Result};

@@ -1,0 +1,243 @@
+//! Where a user's sockets, records and names lie (DESIGN 3.1, 4.2).
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use cgleaf_shared::id::{BootId, Uid};
+use cgleaf_shared::wire::Mode;
+use cgleaf_shared::{IoContext, IoError};
+
+use crate::error::{Code, Error, OrCode, Result};
+use crate::private_dir::PrivateDir;
+
+/// What of the environment decides where things lie, taken once so that tests can set it.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// The effective user.
+    pub uid: Uid,
+    /// `XDG_RUNTIME_DIR`.
+    pub runtime_dir: Option<OsString>,
+    /// `XDG_STATE_HOME`.
+    pub state_home: Option<OsString>,
+    /// `HOME`.
+    pub home: Option<OsString>,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    pub fn of_process() -> Self {
+        let variable = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
+        Self {
+            uid: Uid::effective(),
+            runtime_dir: variable("XDG_RUNTIME_DIR"),
+            state_home: variable("XDG_STATE_HOME"),
+            home: variable("HOME"),
+        }
+    }
+}
+
+/// The places of one user. Nothing is made until it is needed.
+#[derive(Debug, Clone)]
+pub struct Base {
+    root: PathBuf,
+    records: PathBuf,
+    uid: Uid,
+    /// Why `XDG_RUNTIME_DIR` was passed over, if it was set.
+    passed_over: Option<String>,
+}
+
+impl Base {
+    /// BASE is `$XDG_RUNTIME_DIR/cgleaf` (only if that directory is ours), else `/run/cgleaf/0` for root, else
+    /// `/tmp/cgleaf-UID`; records are kept in the state directory where there is no runtime directory.
+    ///
+    /// # Errors
+    /// STORAGE if neither a runtime nor a home directory is known.
+    pub fn find(surroundings: &Surroundings) -> Result<Self> {
+        let uid = surroundings.uid;
+        let (runtime, passed_over) = match surroundings.runtime_dir.as_deref().map(own_directory) {
+            Some(Ok(path)) => (Some(path), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, None),
+        };
+        let root = match runtime {
+            Some(path) => path.join("cgleaf"),
+            None if uid == Uid::ROOT => PathBuf::from("/run/cgleaf/0"),
+            None => {
+                let records = state_directory(surroundings)?;
+                return Ok(Self {
+                    root: PathBuf::from(format!("/tmp/cgleaf-{uid}")),
+                    records,
+                    uid,
+                    passed_over,
+                });
+            }
+        };
+        Ok(Self {
+            records: root.join("sessions"),
+            root,
+            uid,
+            passed_over,
+        })
+    }
+
+    /// The socket that a mode's helper has: the user modes' beneath BASE, the root modes' beneath /run/cgleaf.
+    pub fn socket(&self, mode: Mode) -> PathBuf {
+        match mode {
+            Mode::Scope => self.root.join("run/scope.sock"),
+            Mode::Direct => self.root.join("run/direct.sock"),
+            Mode::UserService => self.root.join("run/service.sock"),
+            Mode::SystemService => PathBuf::from(format!("/run/cgleaf/{}/helper.sock", self.uid)),
+            Mode::NodeService => PathBuf::from("/run/cgleaf/node/helper.sock"),
+        }
+    }
+
+    /// The sockets in the order in which they are looked for.
+    pub fn sockets(&self) -> Vec<(Mode, PathBuf)> {
+        [
+            Mode::SystemService,
+            Mode::UserService,
+            Mode::Scope,
+            Mode::Direct,
+            Mode::NodeService,
+        ]
+        .map(|mode| (mode, self.socket(mode)))
+        .to_vec()
+    }
+
+    /// BASE itself, for messages.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where the records are, for messages.
+    pub fn records_path(&self) -> &Path {
+        &self.records
+    }
+
+    /// Why `XDG_RUNTIME_DIR` was not used although it is set.
+    pub fn passed_over(&self) -> Option<&str> {
+        self.passed_over.as_deref()
+    }
+
+    /// Makes BASE and a directory in it.
+    fn make_in_root(&self, name: &str) -> Result<PrivateDir> {
+        if self.uid == Uid::ROOT && self.root.starts_with("/run/cgleaf") {
+            make_shared("/run/cgleaf").or_code(Code::Storage)?;
+        }
+        PrivateDir::open_or_make(&self.root).map_err(storage)?;
+        PrivateDir::open_or_make(&self.root.join(name)).map_err(storage)
+    }
+
+    /// The directory of the helpers' sockets, made if need be.
+    ///
+    /// # Errors
+    /// STORAGE: it cannot be made, or is not ours alone.
+    pub fn run_dir(&self) -> Result<PrivateDir> {
+        self.make_in_root("run")
+    }
+
+    /// The directory of the records, made if need be.
+    ///
+    /// # Errors
+    /// STORAGE: as for [`Self::run_dir`].
+    pub fn records_dir(&self) -> Result<PrivateDir> {
+        if self.records.starts_with(&self.root) {
+            return self.make_in_root("sessions");
+        }
+        make_parents(&self.records).map_err(storage)?;
+        PrivateDir::open_or_make(&self.records).map_err(storage)
+    }
+
+    /// The directory of the names, made if need be.
+    ///
+    /// # Errors
+    /// STORAGE: as for [`Self::run_dir`].
+    pub fn names_dir(&self) -> Result<PrivateDir> {
+        self.make_in_root("names")
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // it is an error's converter
+fn storage(error: IoError) -> Error {
+    let path = error.path().display().to_string();
+    Error::new(
+        Code::Storage,
+        format!("{error}; see to it that this directory is yours and can be written"),
+    )
+    .with("path", path)
+}
+
+/// The directory if it exists and belongs to the effective user, else why not.
+fn own_directory(path: &std::ffi::OsStr) -> std::result::Result<PathBuf, String> {
+    let path = PathBuf::from(path);
+    if !path.is_absolute() {
+        return Err(format!(
+            "XDG_RUNTIME_DIR={} is no absolute path",
+            path.display()
+        ));
+    }
+    match path.metadata() {
+        Err(error) => Err(format!("XDG_RUNTIME_DIR={}: {error}", path.display())),
+        Ok(stat) if !stat.is_dir() => Err(format!(
+            "XDG_RUNTIME_DIR={} is no directory",
+            path.display()
+        )),
+        Ok(stat) if stat.uid() != Uid::effective().0 => Err(format!(
+            "XDG_RUNTIME_DIR={} belongs to uid {}",
+            path.display(),
+            stat.uid()
+        )),
+        Ok(_) => Ok(path),
+    }
+}
+
+/// `$XDG_STATE_HOME/cgleaf/<machine-id>-<boot-id>`: a home may be shared by machines, and outlives a boot.
+fn state_directory(surroundings: &Surroundings) -> Result<PathBuf> {
+    let state = match (&surroundings.state_home, &surroundings.home) {
+        (Some(path), _) if Path::new(path).is_absolute() => PathBuf::from(path),
+        (_, Some(home)) => PathBuf::from(home).join(".local/state"),
+        _ => {
+            return Err(Error::new(
+                Code::Storage,
+                "there is no place for records: neither XDG_RUNTIME_DIR, XDG_STATE_HOME nor HOME is set",
+            ));
+        }
+    };
+    let boot = BootId::current()?;
+    Ok(state
+        .join("cgleaf")
+        .join(format!("{}-{boot}", machine_id())))
+}
+
+/// The machine's id (machine-id(5)), or a constant where a machine has none.
+pub fn machine_id() -> String {
+    std::fs::read_to_string("/etc/machine-id")
+        .ok()
+        .map(|text| text.trim().to_owned())
+        .filter(|text| text.len() == 32 && text.chars().all(|c| c.is_ascii_hexdigit()))
+        .unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// A directory that others may look into: the parent of root's own and of the service's.
+fn make_shared(path: &str) -> std::result::Result<(), IoError> {
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+    match std::fs::DirBuilder::new().mode(0o755).create(path) {
+        // The umask may have taken bits away that users of the service need.
+        Ok(()) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
+            .context("chmod", path),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(IoError::new("make the directory", path, error)),
+    }
+}
+
+fn make_parents(path: &Path) -> std::result::Result<(), IoError> {
+    use std::os::unix::fs::DirBuilderExt;
+    let parent = path.parent().unwrap_or(path);
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(parent)
+        .context("make the directory", parent)
+}

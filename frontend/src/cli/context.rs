@@ -1,0 +1,42 @@
+//! What every command needs.
+
+use std::path::PathBuf;
+
+use super::args::Global;
+use super::output::Output;
+use crate::base::{Base, Surroundings};
+use crate::error::Result;
+use crate::records::Store;
+
+/// What every command needs.
+pub struct Context {
+    /// Where things lie.
+    pub base: Base,
+    /// The socket that was named.
+    pub socket: Option<PathBuf>,
+    /// Where answers go.
+    pub output: Output,
+}
+
+impl Context {
+    /// Takes it from the environment.
+    ///
+    /// # Errors
+    /// STORAGE if there is no place for records.
+    pub fn new(global: &Global, output: Output) -> Result<Self> {
+        let base = Base::find(&Surroundings::of_process())?;
+        Ok(Self {
+            base,
+            socket: global.socket.clone(),
+            output,
+        })
+    }
+
+    /// The records.
+    ///
+    /// # Errors
+    /// STORAGE.
+    pub fn store(&self) -> Result<Store> {
+        Store::open(&self.base)
+    }
+}

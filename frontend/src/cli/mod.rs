@@ -1,0 +1,107 @@
+//! The command line: arguments in, one answer out.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the commands that use these are being built"
+)]
+
+mod args;
+mod commands;
+mod context;
+mod output;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+pub use args::{Cli, command};
+
+use self::args::Command;
+use self::context::Context;
+use crate::error::{Code, Error};
+
+/// What a failure before the program starts is for run, exec and start, whatever its cause.
+pub(crate) const BEFORE_THE_PROGRAM: u8 = 125;
+
+/// Runs the command line.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(usage(&error, &arguments)),
+    };
+    ExitCode::from(run(cli))
+}
+
+fn run(cli: Cli) -> u8 {
+    let launches = cli.command.launches();
+    let output = output::Output::new(
+        cli.command.name(),
+        cli.global.json,
+        cli.global.quiet,
+        cli.global.verbose,
+    );
+    // The helper serves until it is done, and parses its own arguments.
+    if let Command::Helper(args::Helper {
+        action: args::HelperAction::Serve { arguments },
+    }) = &cli.command
+    {
+        return commands::helper::serve(arguments);
+    }
+    let answer =
+        Context::new(&cli.global, output).and_then(|context| commands::run(&context, cli.command));
+    match answer {
+        Ok(status) => status,
+        Err(error) => {
+            output.fail(&error, launches);
+            if launches {
+                BEFORE_THE_PROGRAM
+            } else {
+                error.code().exit_status()
+            }
+        }
+    }
+}
+
+/// Arguments that do not parse: help and version are answers, the rest is a usage error, in JSON where it was asked for.
+fn usage(error: &clap::Error, arguments: &[OsString]) -> u8 {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
+    if matches!(error.kind(), DisplayHelp | DisplayVersion) {
+        return match error.print() {
+            Ok(()) => 0,
+            Err(_) => Code::Internal.exit_status(),
+        };
+    }
+    let ours = arguments.iter().take_while(|argument| *argument != "--");
+    let words: Vec<_> = ours.filter_map(|argument| argument.to_str()).collect();
+    let launches = words
+        .iter()
+        .skip(1)
+        .find(|word| !word.starts_with('-'))
+        .is_some_and(|word| args::is_launch(word));
+    if words.contains(&"--json") && !launches {
+        let name = words
+            .iter()
+            .skip(1)
+            .find(|word| !word.starts_with('-'))
+            .copied()
+            .unwrap_or("");
+        output::Output::new(name, true, false, 0).fail(
+            &Error::new(
+                Code::Usage,
+                error.render().to_string().trim_end().to_owned(),
+            ),
+            false,
+        );
+    } else {
+        // Nothing is left to do if stderr is gone.
+        let _ = error.print();
+    }
+    if launches {
+        BEFORE_THE_PROGRAM
+    } else {
+        Code::Usage.exit_status()
+    }
+}

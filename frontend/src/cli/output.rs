@@ -1,0 +1,213 @@
+//! Answers: one JSON envelope on stdout, or text.
+
+use std::io::Write;
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use crate::error::{Code, Error, OrCode, Result};
+
+/// Where a command's answer goes, and in which form.
+#[derive(Debug, Clone, Copy)]
+pub struct Output {
+    command: &'static str,
+    json: bool,
+    quiet: bool,
+    verbose: u8,
+}
+
+impl Output {
+    /// For a command of that name.
+    pub fn new(command: &str, json: bool, quiet: bool, verbose: u8) -> Self {
+        let known = super::args::command();
+        // The name comes from the definition itself: a static text for each subcommand.
+        let command = known
+            .get_subcommands()
+            .find(|sub| sub.get_name() == command)
+            .map_or("", |sub| static_name(sub.get_name()));
+        Self {
+            command,
+            json,
+            quiet,
+            verbose,
+        }
+    }
+
+    /// Whether the answer is JSON.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether notices are wanted.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Answers with a result: as JSON, or with what `text` writes.
+    ///
+    /// # Errors
+    /// INTERNAL if stdout cannot be written.
+    pub fn answer(
+        &self,
+        result: &Value,
+        text: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+    ) -> Result<()> {
+        let mut stdout = std::io::stdout().lock();
+        let written = if self.json {
+            let envelope = json!({
+                "ok": true, "command": self.command, "timestamp": timestamp(), "result": result,
+            });
+            writeln!(stdout, "{envelope}")
+        } else {
+            text(&mut stdout)
+        };
+        match written.and_then(|()| stdout.flush()) {
+            // `cgleaf list | head -1`: whoever reads has read enough.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            other => other
+                .or_code(Code::Internal)
+                .map_err(|error| error.while_doing("write the answer")),
+        }
+    }
+
+    /// Answers with a failure. A program's stdout is its own, so that run, exec and start write on stderr alone.
+    pub fn fail(&self, error: &Error, launches: bool) {
+        if self.json && !launches {
+            let envelope = failure_envelope(self.command, error);
+            let _ = writeln!(std::io::stdout(), "{envelope}");
+        } else {
+            let _ = writeln!(
+                std::io::stderr(),
+                "cgleaf {}: {}",
+                self.command,
+                printable(error.message())
+            );
+        }
+    }
+
+    /// One line on stderr, unless quiet.
+    pub fn notice(&self, text: &str) {
+        if !self.quiet {
+            let _ = writeln!(std::io::stderr(), "cgleaf: {}", printable(text));
+        }
+    }
+
+    /// One line on stderr, where `--verbose` asks for it.
+    pub fn verbose(&self, text: impl FnOnce() -> String) {
+        if self.verbose > 0 {
+            let _ = writeln!(std::io::stderr(), "cgleaf: {}", printable(&text()));
+        }
+    }
+}
+
+/// The envelope of a failure.
+pub fn failure_envelope(command: &str, error: &Error) -> Value {
+    json!({
+        "ok": false,
+        "command": command,
+        "timestamp": timestamp(),
+        "error": {
+            "code": error.code().name(),
+            "message": error.message(),
+            "retryable": error.code().is_retryable(),
+            "details": error.details(),
+        },
+    })
+}
+
+/// Text that somebody else chose, without a byte that a terminal would obey.
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| {
+            let shown: Vec<char> = if c == '\n' || !c.is_control() {
+                vec![c]
+            } else {
+                c.escape_default().collect()
+            };
+            shown
+        })
+        .collect()
+}
+
+/// Now, as RFC 3339 in UTC.
+pub fn timestamp() -> String {
+    let seconds = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let (days, rest) = (seconds / 86400, seconds % 86400);
+    let (year, month, day) = civil(days);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
+}
+
+/// The date of a day counted from 1970-01-01, in the proleptic Gregorian calendar.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let mut year = 1970;
+    let mut left = days;
+    let length = |year: u64| {
+        if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) {
+            366
+        } else {
+            365
+        }
+    };
+    while left >= length(year) {
+        left -= length(year);
+        year += 1;
+    }
+    let february = length(year) - 337;
+    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 1;
+    for days in months {
+        if left < days {
+            break;
+        }
+        left -= days;
+        month += 1;
+    }
+    (year, month, left + 1)
+}
+
+fn static_name(name: &str) -> &'static str {
+    const NAMES: [&str; 17] = [
+        "run",
+        "exec",
+        "start",
+        "list",
+        "show",
+        "ps",
+        "wait",
+        "logs",
+        "freeze",
+        "thaw",
+        "signal",
+        "destroy",
+        "gc",
+        "adopt",
+        "doctor",
+        "helper",
+        "completions",
+    ];
+    NAMES.into_iter().find(|known| *known == name).unwrap_or("")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(20_786), (2026, 11, 29));
+    }
+
+    #[test]
+    fn control_bytes_are_shown_and_not_sent() {
+        assert_eq!(printable("a\u{1b}[31mb\r"), "a\\u{1b}[31mb\\r");
+    }
+}

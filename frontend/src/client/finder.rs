@@ -1,0 +1,105 @@
+//! Which helper to ask: the sockets in their order (DESIGN 3.1).
+
+use std::path::{Path, PathBuf};
+
+use cgleaf_shared::wire::{Reply, Request};
+
+use super::{Client, connection};
+use crate::base::Base;
+use crate::error::{Code, Error, Result};
+
+/// One socket that was looked at, and what came of it.
+#[derive(Debug, Clone)]
+pub struct Looked {
+    /// The socket.
+    pub socket: PathBuf,
+    /// Who named it: `--socket`, `CGLEAF_SOCKET`, or the mode whose place it is.
+    pub named_by: String,
+    /// Why it is not used; empty for the one that answers.
+    pub why_not: String,
+}
+
+/// The sockets to look at: a named one alone, else each mode's place.
+fn places(base: &Base, named: Option<&Path>) -> Vec<(String, PathBuf)> {
+    if let Some(path) = named {
+        return vec![("--socket".to_owned(), path.to_path_buf())];
+    }
+    if let Some(path) = std::env::var_os("CGLEAF_SOCKET").filter(|value| !value.is_empty()) {
+        return vec![("CGLEAF_SOCKET".to_owned(), PathBuf::from(path))];
+    }
+    base.sockets()
+        .into_iter()
+        .map(|(mode, path)| (mode.name().to_owned(), path))
+        .collect()
+}
+
+/// Connects to the first helper whose socket can be connected to and whose peer is to be trusted. Every socket that was
+/// looked at is told. Nothing is asked yet: a helper that is just ending resets the connection at the first request,
+/// and the caller then looks again.
+pub fn find(base: &Base, named: Option<&Path>) -> (Option<Client>, Vec<Looked>) {
+    let mut looked = Vec::new();
+    for (named_by, socket) in places(base, named) {
+        match Client::connect(&socket) {
+            Ok(client) => {
+                looked.push(Looked {
+                    socket,
+                    named_by,
+                    why_not: String::new(),
+                });
+                return (Some(client), looked);
+            }
+            Err(error) => looked.push(Looked {
+                socket,
+                named_by,
+                why_not: error.message().to_owned(),
+            }),
+        }
+    }
+    (None, looked)
+}
+
+/// Connects to every helper that answers.
+pub fn find_all(base: &Base, named: Option<&Path>) -> (Vec<Client>, Vec<Looked>) {
+    let mut clients = Vec::new();
+    let mut looked = Vec::new();
+    for (named_by, socket) in places(base, named) {
+        match open(&socket) {
+            Ok(client) => {
+                looked.push(Looked {
+                    socket,
+                    named_by,
+                    why_not: String::new(),
+                });
+                clients.push(client);
+            }
+            Err(error) => looked.push(Looked {
+                socket,
+                named_by,
+                why_not: error.message().to_owned(),
+            }),
+        }
+    }
+    (clients, looked)
+}
+
+/// Connects, and makes sure that a helper answers there: one that is just ending resets the connection.
+///
+/// # Errors
+/// HELPER_UNREACHABLE, REFUSED, PROTOCOL.
+pub fn open(socket: &Path) -> Result<Client> {
+    let mut client = Client::connect(socket)?;
+    // List is served across versions, so that an old helper is found too.
+    let (reply, _) = client.call_full(
+        &Request::List { after: None },
+        None,
+        connection::Deadline::after(connection::Deadline::REQUEST),
+    )?;
+    match reply {
+        Reply::Sessions { .. } => Ok(client),
+        Reply::Refused(refusal) => Err(connection::refused(&refusal)),
+        _ => Err(Error::new(
+            Code::Protocol,
+            "the helper answers list with something else",
+        )),
+    }
+}

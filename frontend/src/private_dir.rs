@@ -1,0 +1,254 @@
+//! A directory of ours that nobody else may write: opened without following links, its owner and mode checked on
+//! the descriptor, and so are those of every file in it.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use cgleaf_shared::id::Uid;
+use cgleaf_shared::{IoContext, IoError};
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
+use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
+
+/// The largest file that is read: a record has some hundred bytes.
+const MAX_FILE: u64 = 64 * 1024;
+const DIRECTORY: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_CLOEXEC)
+    .union(OFlag::O_NOFOLLOW);
+
+/// A directory with mode 0700 that belongs to this user, held open.
+#[derive(Debug)]
+pub struct PrivateDir {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+/// What reading a file in a [`PrivateDir`] comes to, beside I/O errors.
+#[derive(Debug)]
+pub enum Content {
+    /// The whole content.
+    Bytes(Vec<u8>),
+    /// It is not one that we would have made; why.
+    NotOurs(String),
+}
+
+impl PrivateDir {
+    /// Opens it, and makes it first where it does not exist; its parent must exist.
+    ///
+    /// # Errors
+    /// It cannot be made or opened, is a link, belongs to another user, or others may write in it.
+    pub fn open_or_make(path: &Path) -> Result<Self, IoError> {
+        match mkdirat(AT_FDCWD, path, Mode::S_IRWXU) {
+            Ok(()) | Err(Errno::EEXIST) => Self::open(path),
+            Err(errno) => Err(IoError::new("make the directory", path, errno)),
+        }
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// As [`Self::open_or_make`]; `ENOENT` where it does not exist.
+    pub fn open(path: &Path) -> Result<Self, IoError> {
+        let fd =
+            openat(AT_FDCWD, path, DIRECTORY, Mode::empty()).context("open the directory", path)?;
+        let stat = fstat(&fd).context("stat", path)?;
+        require_ours(&stat).context("trust the directory", path)?;
+        Ok(Self {
+            fd,
+            path: path.to_path_buf(),
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The names in it, dot files left out.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn names(&self) -> Result<Vec<String>, IoError> {
+        let mut dir =
+            Dir::openat(&self.fd, ".", DIRECTORY, Mode::empty()).context("open", &self.path)?;
+        let mut names = Vec::new();
+        for entry in dir.iter() {
+            let entry = entry.context("list", &self.path)?;
+            if let Ok(name) = entry.file_name().to_str()
+                && !name.starts_with('.')
+            {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Reads a whole file; `None` where there is none.
+    ///
+    /// # Errors
+    /// If it cannot be opened or read.
+    pub fn read(&self, name: &str) -> Result<Option<Content>, IoError> {
+        let path = self.path.join(name);
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+        let file = match openat(&self.fd, name, flags, Mode::empty()) {
+            Ok(fd) => File::from(fd),
+            Err(Errno::ENOENT) => return Ok(None),
+            Err(Errno::ELOOP) => {
+                return Ok(Some(Content::NotOurs("it is a symbolic link".to_owned())));
+            }
+            Err(errno) => return Err(IoError::new("open", path, errno)),
+        };
+        if let Some(why) = not_ours(&fstat(&file).context("stat", &path)?) {
+            return Ok(Some(Content::NotOurs(why)));
+        }
+        let mut bytes = Vec::new();
+        file.take(MAX_FILE)
+            .read_to_end(&mut bytes)
+            .context("read", &path)?;
+        Ok(Some(Content::Bytes(bytes)))
+    }
+
+    /// Whether a name is there, whatever it is.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    pub fn has(&self, name: &str) -> Result<bool, IoError> {
+        match nix::sys::stat::fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::ENOENT) => Ok(false),
+            Err(errno) => Err(IoError::new("stat", self.path.join(name), errno)),
+        }
+    }
+
+    /// Replaces or makes a file whole: a temporary one, then a rename. No fsync: what is in here is worth nothing
+    /// after a reboot, and a rename survives our own crashes.
+    ///
+    /// # Errors
+    /// `ENOSPC` and its like; the old content is then untouched.
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), IoError> {
+        let temporary = self.write_temporary(bytes)?;
+        renameat(&self.fd, temporary.as_str(), &self.fd, name)
+            .inspect_err(|_| self.discard(&temporary))
+            .context("rename a new file to", self.path.join(name))
+    }
+
+    /// Makes a file whole if there is none of that name, and says whether it did.
+    ///
+    /// # Errors
+    /// `ENOSPC` and its like; nothing is then left behind.
+    pub fn create(&self, name: &str, bytes: &[u8]) -> Result<bool, IoError> {
+        let temporary = self.write_temporary(bytes)?;
+        let renamed = match renameat2(
+            &self.fd,
+            temporary.as_str(),
+            &self.fd,
+            name,
+            RenameFlags::RENAME_NOREPLACE,
+        ) {
+            // A file system without that flag: a link is as exclusive.
+            Err(Errno::EINVAL | Errno::ENOSYS) => {
+                let linked = linkat(
+                    &self.fd,
+                    temporary.as_str(),
+                    &self.fd,
+                    name,
+                    AtFlags::empty(),
+                );
+                self.discard(&temporary);
+                linked
+            }
+            other => other.inspect_err(|_| self.discard(&temporary)),
+        };
+        match renamed {
+            Ok(()) => Ok(true),
+            Err(Errno::EEXIST) => Ok(false),
+            Err(errno) => Err(IoError::new("make", self.path.join(name), errno)),
+        }
+    }
+
+    /// Removes a file; that it is gone already is fine.
+    ///
+    /// # Errors
+    /// If it is there and cannot be removed.
+    pub fn remove(&self, name: &str) -> Result<(), IoError> {
+        match unlinkat(&self.fd, name, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => Ok(()),
+            Err(errno) => Err(IoError::new("remove", self.path.join(name), errno)),
+        }
+    }
+
+    fn write_temporary(&self, bytes: &[u8]) -> Result<String, IoError> {
+        let name = format!(".new-{}", cgleaf_shared::id::Nonce::generate()?);
+        let path = self.path.join(&name);
+        let flags =
+            OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
+        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        let mut file =
+            File::from(openat(&self.fd, name.as_str(), flags, mode).context("make", &path)?);
+        file.write_all(bytes)
+            .inspect_err(|_| self.discard(&name))
+            .context("write", &path)?;
+        Ok(name)
+    }
+
+    /// Best effort: a temporary file that stays is taken away by gc.
+    fn discard(&self, name: &str) {
+        let _ = unlinkat(&self.fd, name, UnlinkatFlags::NoRemoveDir);
+    }
+}
+
+impl AsFd for PrivateDir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Refuses a directory of another user, or one that others may enter.
+fn require_ours(stat: &FileStat) -> io::Result<()> {
+    let refuse = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    let own = Uid::effective();
+    if stat.st_uid != own.0 {
+        return refuse(format!(
+            "it belongs to uid {}, this is uid {own}",
+            stat.st_uid
+        ));
+    }
+    match stat.st_mode & 0o077 {
+        0 => Ok(()),
+        _ => refuse(format!(
+            "its mode is {:04o}: others may use it; it must be 0700",
+            stat.st_mode & 0o7777
+        )),
+    }
+}
+
+/// Why a file is not one that we made, if so.
+fn not_ours(stat: &FileStat) -> Option<String> {
+    let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
+    let own = Uid::effective();
+    if kind != SFlag::S_IFREG {
+        Some("it is no regular file".to_owned())
+    } else if stat.st_uid != own.0 {
+        Some(format!(
+            "it belongs to uid {}, this is uid {own}",
+            stat.st_uid
+        ))
+    } else if stat.st_mode & 0o177 != 0 {
+        Some(format!(
+            "its mode is {:04o}, not 0600",
+            stat.st_mode & 0o7777
+        ))
+    } else if stat.st_nlink != 1 {
+        Some(format!("it has {} links", stat.st_nlink))
+    } else if u64::try_from(stat.st_size).unwrap_or(u64::MAX) > MAX_FILE {
+        Some(format!("it has {} bytes", stat.st_size))
+    } else {
+        None
+    }
+}
