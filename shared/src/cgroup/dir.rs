@@ -330,8 +330,9 @@ impl fmt::Debug for CgroupDir {
 
 /// `EOPNOTSUPP` if what is open is not cgroup2: a tmpfs or a bind mount can hold the same names.
 fn require_cgroup2(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let magic = fstatfs(fd)?.filesystem_type().0;
-    if magic == CGROUP2_SUPER_MAGIC {
+    // Signed in one C library and unsigned in another: compared as what holds both.
+    let magic = i128::from(fstatfs(fd)?.filesystem_type().0);
+    if magic == i128::from(CGROUP2_SUPER_MAGIC) {
         Ok(())
     } else {
         Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))

@@ -3,7 +3,7 @@
 //! Two tests hold it to the truth: a traced run of the helper's scenarios must use every [`Usage::Always`] entry and
 //! nothing outside the list, and each [`Usage::Conditional`] entry has a forced case that uses it.
 //!
-//! It is made for glibc, dynamic and static, and the standard library that rust-toolchain.toml pins. Not on the list, and
+//! It is made for glibc, dynamic and static, for musl, and for the standard library that rust-toolchain.toml pins. Not on the list, and
 //! so the end of the process: execve, fork, clone, ptrace, mount, bpf, keyctl, setuid, prctl, kill, socket, connect, bind,
 //! mprotect, ioctl, and every mapping that is executable or of a file.
 
@@ -132,6 +132,7 @@ pub fn table() -> Vec<Allowed> {
     table.extend(waiting());
     table.extend(memory());
     table.extend(ending());
+    table.extend(libc_specific());
     table
 }
 
@@ -332,70 +333,106 @@ fn memory() -> Vec<Allowed> {
 
 /// The ways out, the bad ones too: each must still say what happened.
 fn ending() -> Vec<Allowed> {
-    use Usage::Conditional;
+    const RETURN: Usage = Usage::Conditional(Force::Return);
+    const SEGFAULT: Usage = Usage::Conditional(Force::Segfault);
+    const PANIC: Usage = Usage::Conditional(Force::Panic);
     vec![
-        allow!(
-            exit_group,
-            SYS_exit_group,
-            ANY,
-            Conditional(Force::Return),
-            "the end"
-        ),
+        allow!(exit_group, SYS_exit_group, ANY, RETURN, "the end"),
         allow!(
             sigaltstack,
             SYS_sigaltstack,
             ANY,
-            Conditional(Force::Return),
-            "std gives its signal stack back"
+            RETURN,
+            "std returns its signal stack"
         ),
         allow!(
             rt_sigaction,
             SYS_rt_sigaction,
             ANY,
-            Conditional(Force::Segfault),
+            SEGFAULT,
             "std's handler takes itself off"
         ),
         allow!(
             rt_sigreturn,
             SYS_rt_sigreturn,
             ANY,
-            Conditional(Force::Segfault),
+            SEGFAULT,
             "that handler returns"
         ),
         allow!(
             rt_sigprocmask,
             SYS_rt_sigprocmask,
             ANY,
-            Conditional(Force::Panic),
-            "abort(3) unblocks SIGABRT"
+            PANIC,
+            "abort(3) sets the signal mask"
         ),
+    ]
+}
+
+/// What glibc does in its own way.
+#[cfg(target_env = "gnu")]
+fn libc_specific() -> Vec<Allowed> {
+    const PANIC: Usage = Usage::Conditional(Force::Panic);
+    const HEAP: Usage = Usage::Conditional(Force::HeapDamage);
+    vec![
         allow!(
             getpid,
             SYS_getpid,
             ANY,
-            Conditional(Force::Panic),
+            PANIC,
             "raise(3) names its own process"
         ),
         allow!(
             gettid,
             SYS_gettid,
             ANY,
-            Conditional(Force::Panic),
+            PANIC,
             "raise(3) names its own thread"
         ),
         allow!(
             tgkill,
             SYS_tgkill,
             TO_ITSELF,
-            Conditional(Force::Panic),
+            PANIC,
             "abort(3) raises SIGABRT"
         ),
         allow!(
             writev,
             SYS_writev,
             ANY,
-            Conditional(Force::HeapDamage),
+            HEAP,
             "the C library's own last words"
+        ),
+    ]
+}
+
+/// What musl does in its own way: open(3) and fstat(3) take the oldest call that there is, and it raises by tkill(2),
+/// whose thread is the process's own pid where there is but one.
+#[cfg(target_env = "musl")]
+fn libc_specific() -> Vec<Allowed> {
+    const PANIC: Usage = Usage::Conditional(Force::Panic);
+    vec![
+        #[cfg(target_arch = "x86_64")]
+        allow!(
+            open,
+            SYS_open,
+            ANY,
+            Usage::Always,
+            "control files; landlock decides which"
+        ),
+        allow!(
+            fstat,
+            SYS_fstat,
+            ANY,
+            Usage::Always,
+            "owner and kind of what was opened"
+        ),
+        allow!(
+            tkill,
+            SYS_tkill,
+            TO_ITSELF,
+            PANIC,
+            "abort(3) raises SIGABRT"
         ),
     ]
 }
