@@ -8,5 +8,7 @@ pub mod client;
 pub mod error;
 pub mod private_dir;
 pub mod records;
+pub mod steps;
+pub mod trace;
 
 pub use error::{Code, Error, Result};

@@ -1,5 +1,6 @@
 //! What the integration tests share.
 
+pub mod frontend;
 pub mod probe;
 pub mod scratch;
 pub mod sys;

@@ -44,6 +44,9 @@ pub struct Global {
     /// Ask the helper at this socket and no other
     #[arg(long, global = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+    /// Give a helper that has to be started this cgroup directory for its leaves [env: CGLEAF_SCOPE_DIR]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub scope_dir: Option<PathBuf>,
 }
 
 /// The commands.

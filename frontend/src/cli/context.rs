@@ -14,6 +14,8 @@ pub struct Context {
     pub base: Base,
     /// The socket that was named.
     pub socket: Option<PathBuf>,
+    /// The cgroup directory for the leaves of a helper that has to be started.
+    pub scope_dir: Option<PathBuf>,
     /// Where answers go.
     pub output: Output,
 }
@@ -28,6 +30,7 @@ impl Context {
         Ok(Self {
             base,
             socket: global.socket.clone(),
+            scope_dir: global.scope_dir.clone().or_else(scope_dir_of_environment),
             output,
         })
     }
@@ -39,4 +42,10 @@ impl Context {
     pub fn store(&self) -> Result<Store> {
         Store::open(&self.base)
     }
+}
+
+fn scope_dir_of_environment() -> Option<PathBuf> {
+    std::env::var_os("CGLEAF_SCOPE_DIR")
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
 }
