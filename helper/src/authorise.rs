@@ -1,0 +1,243 @@
+//! Who may do what to which session: the one place. Authority is (uid, domain), the uid by the connection and the domain
+//! by where the caller's cgroup lies now.
+
+use cgleaf_shared::attestation::{Verdict, verify};
+use cgleaf_shared::cgroup::{CgroupDir, CgroupPath, attributes};
+use cgleaf_shared::id::SessionId;
+use cgleaf_shared::wire::{Refusal, RefusalCode, Target};
+
+use crate::connection::ConnectionId;
+use crate::context::State;
+use crate::peer::{Look, Peer};
+use crate::place::{self, Domain, Facts, Inside, NoPlace, Place};
+use crate::refuse;
+use crate::table::Row;
+use crate::trace;
+
+/// Whoever asks, looked at anew for each request: it may have moved since its last one.
+#[derive(Debug)]
+pub(crate) struct Caller<'a> {
+    pub(crate) connection: ConnectionId,
+    pub(crate) peer: &'a Peer,
+    pub(crate) look: Look,
+    pub(crate) facts: Facts,
+    /// Root outside every container: every session is within its reach.
+    pub(crate) is_host_root: bool,
+    domain: Result<Domain, NoPlace>,
+}
+
+/// Finds out who asks.
+pub(crate) fn caller<'a>(
+    state: &State,
+    connection: ConnectionId,
+    peer: &'a Peer,
+) -> Result<Caller<'a>, Refusal> {
+    let (look, inside) = look_and_surroundings(state, peer)?;
+    let facts = Facts {
+        uid: peer.uid,
+        cgroup: look.cgroup.clone(),
+        deeper: look.depth > state.context.depth,
+        inside,
+    };
+    Ok(Caller {
+        connection,
+        peer,
+        is_host_root: place::is_host_root(&facts, &state.context.rules),
+        domain: place::domain(&facts, &state.context.rules),
+        look,
+        facts,
+    })
+}
+
+/// It may move between the look at its cgroup and the walk above it; then it is looked at again.
+fn look_and_surroundings(state: &State, peer: &Peer) -> Result<(Look, Option<Inside>), Refusal> {
+    const TRIES: usize = 4;
+    for _ in 1..TRIES {
+        let look = peer.look(&state.context.proc)?;
+        match leaf_around(state, &look.cgroup) {
+            Ok(inside) => return Ok((look, inside)),
+            Err(error) if error.is_gone() => {}
+            Err(error) => return Err(refuse::failed(&error)),
+        }
+    }
+    let look = peer.look(&state.context.proc)?;
+    let inside = leaf_around(state, &look.cgroup).map_err(|error| refuse::failed(&error))?;
+    Ok((look, inside))
+}
+
+/// The innermost leaf around a cgroup, that cgroup itself included: the nearest ancestor with a session attribute.
+pub(crate) fn leaf_around(
+    state: &State,
+    cgroup: &CgroupPath,
+) -> Result<Option<Inside>, cgleaf_shared::IoError> {
+    for path in cgroup.ancestors() {
+        let dir = state.context.root.open_path(&path)?;
+        let Some(session) = dir.attribute_text(attributes::SESSION)? else {
+            continue;
+        };
+        let ours = session.parse::<SessionId>().ok().and_then(|id| {
+            let leaf_id = dir.id().ok()?;
+            let row = state
+                .table
+                .of_id(&id)
+                .find(|row| row.leaf_path == path && row.leaf_id == leaf_id)?;
+            Some(row.domain.domain.clone())
+        });
+        let socket = dir.attribute_text(attributes::SOCKET)?.unwrap_or_default();
+        return Ok(Some(Inside {
+            leaf: path,
+            ours,
+            socket,
+        }));
+    }
+    Ok(None)
+}
+
+/// The refusal for a caller that has no place.
+fn no_place(caller: &Caller<'_>, why: NoPlace) -> Refusal {
+    match why {
+        NoPlace::OtherHelpers { leaf, socket } => {
+            let ask = if socket.is_empty() {
+                "has no socket".to_owned()
+            } else {
+                format!("is at {socket}")
+            };
+            Refusal {
+                socket,
+                ..Refusal::new(
+                    RefusalCode::InsideSession,
+                    format!(
+                        "the caller is inside {leaf}, a session of another helper, which {ask}: nothing is moved out \
+                         of a session"
+                    ),
+                )
+            }
+        }
+        NoPlace::NotServed(why) => Refusal::new(
+            RefusalCode::PlaceNotServed,
+            format!(
+                "place not served: process {} is in {}; {why}",
+                caller.look.process.pid, caller.facts.cgroup
+            ),
+        ),
+    }
+}
+
+impl Caller<'_> {
+    /// Where a new leaf of this caller's goes.
+    pub(crate) fn place(&self, state: &State) -> Result<Place, Refusal> {
+        place::place(&self.facts, &state.context.rules).map_err(|why| no_place(self, why))
+    }
+
+    /// The domain that it acts in.
+    pub(crate) fn domain(&self) -> Result<Domain, Refusal> {
+        self.domain.clone().map_err(|why| no_place(self, why))
+    }
+
+    /// Whether this helper has anything to say to it.
+    pub(crate) fn is_served(&self) -> Result<(), Refusal> {
+        if self.is_host_root {
+            Ok(())
+        } else {
+            self.domain().map(|_| ())
+        }
+    }
+
+    /// Whether it may see and control this session.
+    pub(crate) fn may_control(&self, row: &Row) -> bool {
+        self.is_host_root
+            || (row.identity.owner == self.facts.uid
+                && self.domain.as_ref() == Ok(&row.domain.domain))
+    }
+
+    /// Whether it sits in that leaf or somewhere beneath it.
+    pub(crate) fn is_within(&self, leaf: &CgroupPath) -> bool {
+        self.facts.cgroup.is_within(leaf)
+    }
+}
+
+/// The caller's session of that id. Another's is not told from none.
+pub(crate) fn session<'s>(
+    state: &'s State,
+    caller: &Caller<'_>,
+    id: &'s SessionId,
+) -> Result<&'s Row, Refusal> {
+    caller.is_served()?;
+    let own = caller.domain.as_ref().ok();
+    let mut found: Vec<&Row> = state
+        .table
+        .of_id(id)
+        .filter(|row| caller.may_control(row))
+        .collect();
+    // Root's own domain first, where several have that id.
+    found.sort_by_key(|row| Some(&row.domain.domain) != own);
+    found.first().copied().map_or_else(
+        || {
+            refuse::because(
+                RefusalCode::NoSuchSession,
+                format!("there is no session {id} of uid {} here", caller.facts.uid),
+            )
+        },
+        Ok,
+    )
+}
+
+/// The session that a target names, and its leaf, opened and verified: whatever follows goes through that descriptor.
+pub(crate) fn target(
+    state: &mut State,
+    caller: &Caller<'_>,
+    target: &Target,
+) -> Result<(Row, CgroupDir), Refusal> {
+    caller.is_served()?;
+    let named = state
+        .table
+        .of_id(&target.session)
+        .find(|row| caller.may_control(row) && row.is_target(target))
+        .cloned();
+    let Some(row) = named else {
+        // That there is one, and that it is another, is told to those only who may know.
+        let other = session(state, caller, &target.session)?;
+        return refuse::because(
+            RefusalCode::TargetMismatch,
+            format!(
+                "session {} has leaf {}, not leaf {}: the record is of another one of that id",
+                target.session, other.leaf_id, target.leaf_id
+            ),
+        );
+    };
+    let dir = open_verified(state, &row)?;
+    Ok((row, dir))
+}
+
+/// Opens a session's leaf and has it proven. One that is gone is forgotten.
+pub(crate) fn open_verified(state: &mut State, row: &Row) -> Result<CgroupDir, Refusal> {
+    let attestation = row.attestation(state.context.boot_id, state.context.root.id());
+    let verdict = verify(&attestation, &state.context.root);
+    trace::event!(
+        &row.identity.session,
+        "Verify",
+        "\"verdict\":\"{}\"",
+        trace::verdict_name(&verdict)
+    );
+    match verdict {
+        Verdict::Proven(dir) => Ok(dir),
+        Verdict::Gone => {
+            state.forget(&row.key());
+            refuse::because(
+                RefusalCode::NoSuchSession,
+                format!(
+                    "session {} is over: its leaf {} was removed",
+                    row.identity.session, row.leaf_path
+                ),
+            )
+        }
+        Verdict::Foreign(why) => refuse::because(
+            RefusalCode::TargetMismatch,
+            format!("{} is not touched: {why}", row.leaf_path),
+        ),
+        Verdict::Unreadable(why) => refuse::because(
+            RefusalCode::Kernel,
+            format!("{} cannot be verified: {why}", row.leaf_path),
+        ),
+    }
+}

@@ -1,0 +1,233 @@
+//! The helper's sockets: bound by itself, with a lock that decides whose the path is, or taken from the service manager.
+
+use std::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, getsockname, getsockopt, listen,
+    socket, sockopt,
+};
+use nix::sys::stat::fstatat;
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use crate::sys;
+
+/// Another helper has the socket.
+#[derive(Debug)]
+pub(crate) struct LockHeld(PathBuf);
+
+impl fmt::Display for LockHeld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "another helper has {}: connect to it", self.0.display())
+    }
+}
+
+impl std::error::Error for LockHeld {}
+
+/// The right to bind a path, for as long as this is kept: the kernel drops it with its holder, however that ends.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    path: PathBuf,
+    directory: File,
+    _lock: File,
+}
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: OwnedFd,
+    /// Where it was bound by this helper; `None` for the service manager's.
+    bound: Option<Bound>,
+}
+
+#[derive(Debug)]
+struct Bound {
+    claim: Claim,
+    inode: u64,
+}
+
+impl Claim {
+    /// Takes the lock beside the path. The lock file is never removed or replaced: two helpers would each have their own.
+    pub(crate) fn take(path: &Path) -> Result<Self> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            bail!("{} is no path for a socket", path.display());
+        };
+        let directory = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .open(parent)
+            .with_context(|| format!("open {}", parent.display()))?;
+        require_private(&directory, parent)?;
+        let mut lock_name = name.to_owned();
+        lock_name.push(".lock");
+        let lock_path = parent.join(lock_name);
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .open(&lock_path)
+            .with_context(|| format!("open {}", lock_path.display()))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self {
+                path: path.to_path_buf(),
+                directory,
+                _lock: lock,
+            }),
+            Err(TryLockError::WouldBlock) => Err(LockHeld(path.to_path_buf()).into()),
+            Err(TryLockError::Error(error)) => {
+                Err(error).with_context(|| format!("lock {}", lock_path.display()))
+            }
+        }
+    }
+
+    /// Binds the path. Whatever socket is there is nobody's: its helper would have the lock.
+    pub(crate) fn bind(self) -> Result<Listener> {
+        let shown = self.path.display().to_string();
+        match std::fs::symlink_metadata(&self.path) {
+            Ok(there) if is_socket(&there) => {
+                std::fs::remove_file(&self.path).with_context(|| {
+                    format!("remove the socket that a former helper left at {shown}")
+                })?;
+            }
+            Ok(_) => bail!("{shown} is there and is no socket: name another path"),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| format!("look at {shown}")),
+        }
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let socket = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)
+            .context("make a socket")?;
+        let address =
+            UnixAddr::new(&self.path).with_context(|| format!("{shown} as an address"))?;
+        bind(socket.as_raw_fd(), &address).with_context(|| format!("bind {shown}"))?;
+        let inode = std::fs::symlink_metadata(&self.path)
+            .with_context(|| format!("look at {shown}"))?
+            .ino();
+        listen(&socket, Backlog::new(128)?).with_context(|| format!("listen at {shown}"))?;
+        Ok(Listener {
+            socket,
+            bound: Some(Bound { claim: self, inode }),
+        })
+    }
+}
+
+fn is_socket(there: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    there.file_type().is_socket()
+}
+
+/// In a directory that others may write to, somebody else could take the socket's place.
+fn require_private(directory: &File, path: &Path) -> Result<()> {
+    let there = directory
+        .metadata()
+        .with_context(|| format!("look at {}", path.display()))?;
+    let own = nix::unistd::geteuid().as_raw();
+    if (there.uid() == own || there.uid() == 0) && there.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    bail!(
+        "{} belongs to uid {} with mode {:o}: a socket's directory must be our own, and nobody else's to write to",
+        path.display(),
+        there.uid(),
+        there.mode() & 0o7777
+    )
+}
+
+impl Listener {
+    /// The sockets that the service manager has open for us (sd_listen_fds(3)).
+    pub(crate) fn from_manager() -> Result<Vec<Self>> {
+        let numbers: Vec<_> = sd_notify::listen_fds()
+            .context("read LISTEN_FDS")?
+            .collect();
+        numbers.into_iter().map(Self::inherited).collect()
+    }
+
+    fn inherited(number: std::os::fd::RawFd) -> Result<Self> {
+        let socket = sys::own_inherited(number)
+            .with_context(|| format!("take descriptor {number}, which LISTEN_FDS promises"))?;
+        require_seqpacket(socket.as_fd(), number)?;
+        if !getsockopt(&socket, sockopt::AcceptConn).unwrap_or(false) {
+            bail!(
+                "descriptor {number} does not listen: use ListenSequentialPacket= in the socket unit"
+            );
+        }
+        set_nonblocking(socket.as_fd())?;
+        Ok(Self {
+            socket,
+            bound: None,
+        })
+    }
+
+    /// Where clients reach it; empty for an unnamed one.
+    pub(crate) fn path(&self) -> String {
+        match &self.bound {
+            Some(bound) => bound.claim.path.display().to_string(),
+            None => getsockname::<UnixAddr>(self.socket.as_raw_fd())
+                .ok()
+                .and_then(|address| address.path().map(|path| path.display().to_string()))
+                .unwrap_or_default(),
+        }
+    }
+
+    /// The directory in which it will remove its socket.
+    pub(crate) fn directory(&self) -> Option<BorrowedFd<'_>> {
+        self.bound
+            .as_ref()
+            .map(|bound| bound.claim.directory.as_fd())
+    }
+
+    /// Removes the socket's name, if it still is ours, while the lock is held.
+    pub(crate) fn unlink(&self) {
+        let Some(bound) = &self.bound else { return };
+        let Some(name) = bound.claim.path.file_name() else {
+            return;
+        };
+        let flags = nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW;
+        let ours = fstatat(&bound.claim.directory, name, flags)
+            .is_ok_and(|there| there.st_ino == bound.inode);
+        if ours
+            && let Err(errno) = unlinkat(&bound.claim.directory, name, UnlinkatFlags::NoRemoveDir)
+        {
+            crate::log::line(format_args!(
+                "remove {}: {errno}",
+                bound.claim.path.display()
+            ));
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A connected socket that was inherited: the first client's other end.
+pub(crate) fn inherited_client(number: std::os::fd::RawFd) -> Result<OwnedFd> {
+    let socket = sys::own_inherited(number)
+        .with_context(|| format!("take descriptor {number} (--client-fd)"))?;
+    require_seqpacket(socket.as_fd(), number)?;
+    set_nonblocking(socket.as_fd())?;
+    Ok(socket)
+}
+
+fn require_seqpacket(socket: BorrowedFd<'_>, number: std::os::fd::RawFd) -> Result<()> {
+    match getsockopt(&socket, sockopt::SockType) {
+        Ok(SockType::SeqPacket) => Ok(()),
+        Ok(other) => bail!("descriptor {number} is a socket of type {other:?}, not SOCK_SEQPACKET"),
+        Err(errno) => bail!("descriptor {number} is no socket: {errno}"),
+    }
+}
+
+fn set_nonblocking(socket: BorrowedFd<'_>) -> Result<()> {
+    let flags =
+        OFlag::from_bits_retain(fcntl(socket, FcntlArg::F_GETFL).context("fcntl(F_GETFL)")?);
+    fcntl(socket, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).context("fcntl(F_SETFL)")?;
+    Ok(())
+}

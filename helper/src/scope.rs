@@ -1,0 +1,167 @@
+//! The scope directory: found, made or taken over, and the helper's own place in it (DESIGN 3, steps 2 to 4).
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use cgleaf_shared::cgroup::{CgroupDir, CgroupPath, CgroupRoot, ControlFile, own_path};
+use cgleaf_shared::id::{BootId, Nonce, Uid};
+use cgleaf_shared::process::Pid;
+use cgleaf_shared::wire::Mode;
+
+use crate::args::{OldScope, Options};
+use crate::cleaner;
+use crate::context::Scope;
+use crate::log;
+use crate::write;
+
+/// The helper's own cgroup, a sibling of every leaf: never inside of what it freezes.
+pub(crate) const OWN: &str = "helper";
+
+/// Finds or makes the scope directories, and moves this process to its place in the first.
+pub(crate) fn settle(options: &Options, root: &CgroupRoot, boot: BootId) -> Result<Vec<Scope>> {
+    let own = own_path().context("find the helper's own cgroup")?;
+    let mut scopes = taken_over(&options.take_over, root, boot);
+    if scopes.is_empty() {
+        scopes.push(first(options, root, &own)?);
+    }
+    move_into(&scopes[0].dir)?;
+    Ok(scopes)
+}
+
+/// The one that the mode says.
+fn first(options: &Options, root: &CgroupRoot, own: &CgroupPath) -> Result<Scope> {
+    let dir = match (options.mode, &options.scope_dir) {
+        (Mode::Direct, Some(path)) => given(root, path)?,
+        (Mode::Direct, None) => made_beneath(root, own)?,
+        _ => delegated(root, own)?,
+    };
+    Ok(Scope::new(dir)?)
+}
+
+/// The helper's own cgroup; or its parent, where systemd has put it into a cgroup of its own there
+/// (`DelegateSubgroup=helper`), or where a helper before this one was started again in place.
+fn delegated(root: &CgroupRoot, own: &CgroupPath) -> Result<CgroupDir> {
+    let path = match own.parent() {
+        Some(parent) if own.name() == Some(OWN) => parent,
+        _ => own.clone(),
+    };
+    if path.is_root() {
+        bail!(
+            "the helper is in the root of the cgroup hierarchy, which is nobody's to delegate: use --mode direct"
+        );
+    }
+    Ok(root.open_path(&path)?)
+}
+
+/// The directory of `--scope-dir`, made if need be.
+fn given(root: &CgroupRoot, path: &Path) -> Result<CgroupDir> {
+    let below = path
+        .strip_prefix(&root.mount().point)
+        .ok()
+        .and_then(Path::to_str);
+    let Some(below) = below else {
+        bail!(
+            "--scope-dir {} does not lie beneath the cgroup2 mount {}",
+            path.display(),
+            root.mount().point.display()
+        );
+    };
+    let path = CgroupPath::parse(&format!("/{}", below.trim_matches('/')))
+        .with_context(|| format!("--scope-dir {}", path.display()))?;
+    let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
+        bail!(
+            "--scope-dir must not be the root of the hierarchy: no leaf can be made there without capabilities"
+        );
+    };
+    match root.open_path(&path) {
+        Err(error) if error.errno() == Some(libc::ENOENT) => made(&root.open_path(&parent)?, name),
+        other => Ok(other?),
+    }
+}
+
+/// A new directory beneath the helper's own cgroup.
+fn made_beneath(root: &CgroupRoot, own: &CgroupPath) -> Result<CgroupDir> {
+    let random = Nonce::generate()?.to_string();
+    let name = format!("cgleaf-{}-{}.scope", Uid::effective(), &random[..8]);
+    made(&root.open_path(own)?, &name)
+}
+
+fn made(parent: &CgroupDir, name: &str) -> Result<CgroupDir> {
+    write::make_dir(parent, name)?;
+    let dir = parent.open_child(name)?;
+    cleaner::start(parent, &dir, name)?;
+    Ok(dir)
+}
+
+/// Moves this process into `helper/` beneath the scope directory.
+fn move_into(scope: &CgroupDir) -> Result<()> {
+    match write::make_dir(scope, OWN) {
+        Err(error) if error.errno() != Some(libc::EEXIST) => {
+            return Err(error).context("is the cgroup delegated to this user?");
+        }
+        _ => {}
+    }
+    let own = scope.open_child(OWN)?;
+    let pid = Pid::own();
+    write::control(&own, ControlFile::Procs, &pid.to_string())?;
+    // A bind mount of a subtree shows other paths than /proc does: then nothing here would be where it seems.
+    let now = own_path()?;
+    if now != *own.path() {
+        bail!(
+            "the helper moved itself to {} and /proc/self/cgroup says {now}: the cgroup2 mount at {} does not show the \
+             hierarchy that /proc speaks of",
+            own.path(),
+            own.shown().display()
+        );
+    }
+    Ok(())
+}
+
+/// The old scope directories that still are what a record says, and that no helper lives in.
+fn taken_over(old: &[OldScope], root: &CgroupRoot, boot: BootId) -> Vec<Scope> {
+    let mut scopes: Vec<Scope> = Vec::new();
+    for scope in old {
+        match take(scope, root, boot) {
+            Ok(taken) if scopes.iter().all(|have| have.domain.id != taken.domain.id) => {
+                scopes.push(taken);
+            }
+            Ok(_) => {}
+            Err(why) => log::line(format_args!(
+                "{} is not taken over: {}",
+                scope.path,
+                log::chain(&why)
+            )),
+        }
+    }
+    scopes
+}
+
+fn take(old: &OldScope, root: &CgroupRoot, boot: BootId) -> Result<Scope> {
+    if old.boot != boot {
+        bail!("it is of another boot");
+    }
+    if old.root != root.id() {
+        bail!(
+            "its path is relative to cgroup {}, the root here is cgroup {}",
+            old.root,
+            root.id()
+        );
+    }
+    if old.path.is_root() {
+        bail!("it is the root of the hierarchy");
+    }
+    let dir = root.open_path(&old.path)?;
+    let id = dir.id()?;
+    if id != old.id {
+        bail!(
+            "it is cgroup {id}, not cgroup {}: it was removed and made again",
+            old.id
+        );
+    }
+    if let Ok(own) = dir.open_child(OWN)
+        && own.events()?.populated
+    {
+        bail!("another helper lives there");
+    }
+    Ok(Scope::new(dir)?)
+}

@@ -1,0 +1,389 @@
+//! The loop: one thread, one epoll(7), nothing that waits for a session.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use cgleaf_shared::wire::{self, Refusal, RefusalCode, Reply};
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::{SockFlag, accept4};
+
+use crate::authorise;
+use crate::connection::{Connection, ConnectionId, HELLO_TIME, Next};
+use crate::context::State;
+use crate::listen::Listener;
+use crate::log;
+use crate::notify::Notify;
+use crate::peer::Peer;
+use crate::requests;
+
+/// Everything but clients that the loop waits for, made before the lock-down.
+#[derive(Debug)]
+pub(crate) struct Endpoints {
+    listeners: Vec<Listener>,
+    notify: Notify,
+    epoll: Epoll,
+    signals: SignalFd,
+}
+
+/// When the helper ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// Never: a service ends when it is stopped.
+    Never,
+    /// After so long without a client and a live session.
+    WhenIdle(Duration),
+}
+
+const SIGNALS: u64 = 0;
+const FIRST_LISTENER: u64 = 1;
+const FIRST_CONNECTION: u64 = 1 << 16;
+
+impl Endpoints {
+    pub(crate) fn new(listeners: Vec<Listener>, notify: Notify) -> Result<Self> {
+        let mut mask = SigSet::empty();
+        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+            mask.add(signal);
+        }
+        mask.thread_block().context("block signals")?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let signals = SignalFd::with_flags(&mask, flags).context("make a signalfd")?;
+        let epoll =
+            Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("make an epoll descriptor")?;
+        Ok(Self {
+            listeners,
+            notify,
+            epoll,
+            signals,
+        })
+    }
+
+    /// The directory of the socket that this helper bound.
+    pub(crate) fn socket_dir(&self) -> Option<BorrowedFd<'_>> {
+        self.listeners.iter().find_map(Listener::directory)
+    }
+
+    /// Where the helper is reached; empty for one that only serves what it inherited.
+    pub(crate) fn socket(&self) -> String {
+        self.listeners
+            .first()
+            .map_or_else(String::new, Listener::path)
+    }
+}
+
+/// The helper at work.
+pub(crate) struct Server {
+    state: State,
+    endpoints: Endpoints,
+    connections: BTreeMap<ConnectionId, Connection>,
+    next_id: u64,
+    /// Whether the listeners are polled: not while there is no descriptor for another client.
+    listening: bool,
+    ends: Ends,
+    idle_since: Instant,
+    last_watchdog: Instant,
+}
+
+impl Server {
+    pub(crate) fn new(state: State, endpoints: Endpoints, ends: Ends) -> Result<Self> {
+        let mut server = Self {
+            state,
+            endpoints,
+            connections: BTreeMap::new(),
+            next_id: FIRST_CONNECTION,
+            listening: false,
+            ends,
+            idle_since: Instant::now(),
+            last_watchdog: Instant::now(),
+        };
+        let epoll = &server.endpoints.epoll;
+        epoll
+            .add(
+                &server.endpoints.signals,
+                EpollEvent::new(EpollFlags::EPOLLIN, SIGNALS),
+            )
+            .context("wait for signals")?;
+        server.listen(true).context("wait for clients")?;
+        Ok(server)
+    }
+
+    /// Serves a client whose socket was inherited.
+    pub(crate) fn welcome_inherited(&mut self, socket: OwnedFd) {
+        self.welcome(socket);
+    }
+
+    /// Serves until its end.
+    pub(crate) fn run(mut self) -> Result<()> {
+        self.endpoints.notify.send("READY=1\nSTATUS=Serving");
+        let mut events = [EpollEvent::empty(); 64];
+        while !self.is_over() {
+            let timeout = self.timeout();
+            let count = match self.endpoints.epoll.wait(&mut events, timeout) {
+                Ok(count) => count,
+                Err(Errno::EINTR) => 0,
+                Err(errno) => return Err(errno).context("epoll_wait"),
+            };
+            for event in &events[..count] {
+                self.handle(event.data(), event.events());
+            }
+            self.pass_of_time();
+            self.require_scopes()?;
+        }
+        self.endpoints.notify.send("STOPPING=1");
+        self.drain();
+        Ok(())
+    }
+
+    fn handle(&mut self, data: u64, events: EpollFlags) {
+        match data {
+            SIGNALS => self.signalled(),
+            FIRST_LISTENER..FIRST_CONNECTION => self.accept(data),
+            connection => self.serve(ConnectionId(connection), events),
+        }
+    }
+
+    /// A service's sessions go on: it is the helper alone that ends.
+    fn signalled(&mut self) {
+        if let Ok(Some(signal)) = self.endpoints.signals.read_signal() {
+            log::line(format_args!("ending on signal {}", signal.ssi_signo));
+            self.state.ending = true;
+        }
+    }
+
+    fn accept(&mut self, data: u64) {
+        let index = usize::try_from(data - FIRST_LISTENER).unwrap_or(usize::MAX);
+        let Some(listener) = self.endpoints.listeners.get(index) else {
+            return;
+        };
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        match accept4(listener, flags) {
+            Ok(socket) => self.welcome(socket),
+            Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS) => {
+                // The client waits in the queue; polling for it would only spin. Each end of a connection tries again.
+                self.stop_listening();
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Takes in a client, if there is room for it.
+    fn welcome(&mut self, socket: OwnedFd) {
+        let peer = match Peer::of(socket.as_fd(), &self.state.context.proc) {
+            Ok(peer) => peer,
+            Err(refusal) => return turn_away(&socket, refusal),
+        };
+        let id = ConnectionId(self.next_id);
+        let domain = authorise::caller(&self.state, id, &peer)
+            .ok()
+            .and_then(|caller| caller.domain().ok());
+        if let Err(refusal) = self.room_for(domain.as_ref()) {
+            return turn_away(&socket, refusal);
+        }
+        self.next_id += 1;
+        let connection = Connection::new(id, socket, peer, domain);
+        if let Err(errno) = self
+            .endpoints
+            .epoll
+            .add(&connection, EpollEvent::new(EpollFlags::EPOLLIN, id.0))
+        {
+            log::line(format_args!("wait for a client: {errno}"));
+            return;
+        }
+        self.connections.insert(id, connection);
+        self.state.clients = self.connections.len();
+    }
+
+    fn room_for(&mut self, domain: Option<&crate::place::Domain>) -> Result<(), Refusal> {
+        let quota = self.state.context.quota;
+        if self.connections.len() >= quota.all_clients {
+            return Err(Refusal::new(
+                RefusalCode::Exhausted,
+                format!(
+                    "{} clients are connected, and there are no descriptors for more",
+                    self.connections.len()
+                ),
+            ));
+        }
+        let of_domain: Vec<&Connection> = self
+            .connections
+            .values()
+            .filter(|connection| connection.domain.as_ref() == domain)
+            .collect();
+        if of_domain.len() >= quota.clients {
+            return Err(Refusal::new(
+                RefusalCode::QuotaClients,
+                format!(
+                    "{} clients of this domain are connected, {} are allowed",
+                    of_domain.len(),
+                    quota.clients
+                ),
+            ));
+        }
+        let half_open: Vec<(Instant, ConnectionId)> = of_domain
+            .iter()
+            .filter_map(|connection| Some((connection.half_open_since()?, connection.id)))
+            .collect();
+        if half_open.len() >= quota.half_open
+            && let Some((_, oldest)) = half_open.iter().min()
+        {
+            self.close(*oldest);
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, id: ConnectionId, events: EpollFlags) {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        let next = if events.contains(EpollFlags::EPOLLOUT) {
+            connection.write()
+        } else if events.contains(EpollFlags::EPOLLIN) {
+            connection.read(&mut self.state)
+        } else {
+            // EPOLLHUP or EPOLLERR alone, with nothing left to read.
+            Next::Close
+        };
+        let wanted = match next {
+            Next::Close => return self.close(id),
+            Next::Read => EpollFlags::EPOLLIN,
+            Next::Write => EpollFlags::EPOLLOUT,
+        };
+        let mut event = EpollEvent::new(wanted, id.0);
+        if self
+            .endpoints
+            .epoll
+            .modify(&*connection, &mut event)
+            .is_err()
+        {
+            self.close(id);
+        }
+    }
+
+    fn close(&mut self, id: ConnectionId) {
+        // Its descriptor closes with it, which takes it out of the epoll set.
+        if self.connections.remove(&id).is_none() {
+            return;
+        }
+        self.state.clients = self.connections.len();
+        requests::connection_ended(&mut self.state, id);
+        if self.connections.is_empty() {
+            self.idle_since = Instant::now();
+        }
+        if !self.listening && !self.state.ending {
+            let _ = self.listen(true);
+        }
+    }
+
+    fn listen(&mut self, on: bool) -> nix::Result<()> {
+        for (number, listener) in (FIRST_LISTENER..).zip(&self.endpoints.listeners) {
+            if on {
+                self.endpoints
+                    .epoll
+                    .add(listener, EpollEvent::new(EpollFlags::EPOLLIN, number))?;
+            } else {
+                self.endpoints.epoll.delete(listener)?;
+            }
+        }
+        self.listening = on;
+        Ok(())
+    }
+
+    fn stop_listening(&mut self) {
+        if let Err(errno) = self.listen(false) {
+            log::line(format_args!("stop waiting for clients: {errno}"));
+        }
+    }
+
+    /// What is due when nobody asks for anything.
+    fn pass_of_time(&mut self) {
+        let now = Instant::now();
+        let late: Vec<ConnectionId> = self
+            .connections
+            .values()
+            .filter(|connection| {
+                connection
+                    .half_open_since()
+                    .is_some_and(|since| now >= since + HELLO_TIME)
+            })
+            .map(|connection| connection.id)
+            .collect();
+        for id in late {
+            self.close(id);
+        }
+        requests::end_overdue_leases(&mut self.state, now);
+        if let Some(every) = self.endpoints.notify.watchdog
+            && now >= self.last_watchdog + every
+        {
+            self.endpoints.notify.send("WATCHDOG=1");
+            self.last_watchdog = now;
+        }
+        if let Ends::WhenIdle(after) = self.ends
+            && self.connections.is_empty()
+            && now >= self.idle_since + after
+        {
+            self.idle_since = now;
+            self.state.ending |= !self.state.has_live_session();
+        }
+    }
+
+    /// When the next of these is due.
+    fn timeout(&self) -> EpollTimeout {
+        let hello = self
+            .connections
+            .values()
+            .filter_map(|connection| connection.half_open_since().map(|since| since + HELLO_TIME));
+        let lease = self.state.leases.waiting.iter().map(|(until, _)| *until);
+        let watchdog = self
+            .endpoints
+            .notify
+            .watchdog
+            .map(|every| self.last_watchdog + every);
+        let idle = match self.ends {
+            Ends::WhenIdle(after) if self.connections.is_empty() => Some(self.idle_since + after),
+            _ => None,
+        };
+        let Some(due) = hello.chain(lease).chain(watchdog).chain(idle).min() else {
+            return EpollTimeout::NONE;
+        };
+        // Rounded up: a millisecond early would spin until it is due.
+        let left = due.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        EpollTimeout::try_from(left).unwrap_or(EpollTimeout::MAX)
+    }
+
+    /// A scope directory that was removed under its helper and made again is another one, to the kernel and to landlock.
+    fn require_scopes(&self) -> Result<()> {
+        for scope in &self.state.context.scopes {
+            scope
+                .dir
+                .events()
+                .context("the scope directory is gone: the helper ends")?;
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.state.ending
+    }
+
+    /// Serves what was asked already, takes the socket's name away, and turns away who came too late.
+    fn drain(&mut self) {
+        for listener in &self.endpoints.listeners {
+            listener.unlink();
+        }
+        let ids: Vec<ConnectionId> = self.connections.keys().copied().collect();
+        for id in ids {
+            self.close(id);
+        }
+    }
+}
+
+/// Says why, and closes. What does not fit the socket's empty buffer is not worth waiting for.
+fn turn_away(socket: &OwnedFd, refusal: Refusal) {
+    if let Ok(bytes) = wire::encode_reply(&Reply::Refused(refusal)) {
+        let _ = wire::send(socket.as_fd(), &bytes, None, false);
+    }
+}

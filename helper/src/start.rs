@@ -1,0 +1,223 @@
+//! The start, in the order of DESIGN 3. All that needs rights comes before the lock-down, and no byte of a client is read
+//! before it.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use cgleaf_shared::cgroup::{CgroupRoot, own_path};
+use cgleaf_shared::id::{BootId, Uid};
+use cgleaf_shared::process::{Pid, Proc, ProcView};
+use cgleaf_shared::wire::{BUILD, Enforcement, MAGIC, Mode, PROTOCOL, Welcome};
+use nix::sys::stat::{Mode as FileMode, umask};
+
+use crate::args::Options;
+use crate::context::{Context, Scope, State};
+use crate::listen::{self, Claim, Listener};
+use crate::log;
+use crate::notify::Notify;
+use crate::place::{Pattern, Rules, user_slice};
+use crate::quota::Quota;
+use crate::rebuild;
+use crate::sandbox::{self, Enforced, Item, LockDown, Reach};
+use crate::scope;
+use crate::server::{Endpoints, Ends, Server};
+
+/// How long a shared helper stays without a session and a client.
+const IDLE: Duration = Duration::from_secs(30);
+/// How often a private one looks whether it is over.
+const PRIVATE_IDLE: Duration = Duration::from_secs(1);
+/// Descriptors that the helper has open by itself, generously counted: stdio, listener, lock, directories, /proc,
+/// epoll, signals, the notify socket, and what one request opens.
+const OWN_DESCRIPTORS: u64 = 32;
+
+/// What is read before the lock-down, and needed after it.
+struct Ground {
+    root: CgroupRoot,
+    proc: Proc,
+    boot_id: BootId,
+    uid: Uid,
+}
+
+impl Ground {
+    fn read() -> Result<Self> {
+        Ok(Self {
+            root: CgroupRoot::open()?,
+            proc: own_proc()?,
+            boot_id: BootId::current()?,
+            uid: Uid::effective(),
+        })
+    }
+}
+
+/// Starts, serves, and comes back at the helper's end.
+pub(crate) fn serve(options: &Options) -> Result<()> {
+    sandbox::install_panic_hook();
+    #[cfg(feature = "trace")]
+    crate::trace::open(options.trace.as_deref()).context("open the trace")?;
+    let ground = Ground::read()?;
+
+    umask(FileMode::from_bits_truncate(0o077));
+    let client = options
+        .client_fd
+        .map(listen::inherited_client)
+        .transpose()?;
+    // The lock first: who loses the race for the socket leaves nothing behind.
+    let claim = options.socket.as_deref().map(Claim::take).transpose()?;
+    let mut listeners = Listener::from_manager()?;
+    umask(FileMode::from_bits_truncate(0o022));
+    let scopes = scopes(options, &ground)?;
+    umask(FileMode::from_bits_truncate(0o077));
+    if let Some(claim) = claim {
+        listeners.push(claim.bind()?);
+    }
+    umask(FileMode::from_bits_truncate(0o022));
+    if listeners.is_empty() && client.is_none() {
+        bail!(
+            "there is nothing to serve: give --socket or --client-fd, or start it by its socket unit"
+        );
+    }
+    let notify = Notify::connect()?;
+    let endpoints = Endpoints::new(listeners, notify)?;
+
+    let enforced = lock_down(options, &ground.root, &scopes, &endpoints)?;
+    log::line(format_args!("{enforced}"));
+    let context = context(options, ground, scopes, &endpoints, &enforced)?;
+    run(options, context, endpoints, client)
+}
+
+/// The node service has no scope directory: its leaves lie in containers.
+fn scopes(options: &Options, ground: &Ground) -> Result<Vec<Scope>> {
+    if options.mode == Mode::NodeService {
+        return Ok(Vec::new());
+    }
+    scope::settle(options, &ground.root, ground.boot_id)
+}
+
+/// The numbers that the kernel gives for peers must be those that /proc has.
+fn own_proc() -> Result<Proc> {
+    let proc = Proc::system()?;
+    match proc.view()? {
+        ProcView::Own => Ok(proc),
+        ProcView::Foreign => {
+            bail!("/proc belongs to another pid namespace: mount the helper's own one (proc(5))")
+        }
+    }
+}
+
+fn lock_down(
+    options: &Options,
+    root: &CgroupRoot,
+    scopes: &[Scope],
+    endpoints: &Endpoints,
+) -> Result<Enforced> {
+    let dirs: Vec<_> = scopes.iter().map(|scope| scope.dir.as_fd()).collect();
+    let in_place = options.mode == Mode::NodeService || !options.container_roots.is_empty();
+    let plan = LockDown {
+        scope_dirs: &dirs,
+        cgroup_mount: root.dir().as_fd(),
+        socket_dir: endpoints.socket_dir(),
+        reach: if in_place {
+            Reach::CgroupMount
+        } else {
+            Reach::ScopeDirectories
+        },
+        require: options.require_sandbox || options.mode.is_root_mode(),
+    };
+    Ok(sandbox::lock_down(&plan)?)
+}
+
+fn context(
+    options: &Options,
+    ground: Ground,
+    scopes: Vec<Scope>,
+    endpoints: &Endpoints,
+    enforced: &Enforced,
+) -> Result<Context> {
+    let mode = options.mode;
+    let uid = options.uid.unwrap_or(ground.uid);
+    let own_cgroup = own_path()?;
+    let mut container_roots = options.container_roots.clone();
+    if mode == Mode::NodeService {
+        container_roots.extend(Pattern::known());
+    }
+    let depth = ground
+        .proc
+        .process(Pid::own())?
+        .status()?
+        .ns_pids
+        .len()
+        .max(1);
+    Ok(Context {
+        mode,
+        rules: Rules {
+            mode,
+            uid,
+            slice: user_slice(&own_cgroup, uid),
+            container_roots,
+            known_roots: Pattern::known(),
+            own_cgroup,
+        },
+        quota: Quota::new(
+            mode,
+            options.max_sessions,
+            options.max_clients,
+            enforced.descriptor_limit,
+            OWN_DESCRIPTORS,
+        ),
+        root: ground.root,
+        proc: ground.proc,
+        boot_id: ground.boot_id,
+        scopes,
+        socket: endpoints.socket(),
+        depth,
+        welcome: Welcome {
+            magic: MAGIC,
+            protocol: PROTOCOL,
+            build: BUILD.to_owned(),
+            mode: mode.name().to_owned(),
+            enforced: enforcement(enforced),
+        },
+    })
+}
+
+/// The lock-down's report as Welcome carries it.
+fn enforcement(enforced: &Enforced) -> Vec<Enforcement> {
+    enforced
+        .items()
+        .into_iter()
+        .map(|(part, item)| Enforcement {
+            part: part.to_owned(),
+            enforced: item.holds(),
+            detail: match item {
+                Item::Missing(why) => why.clone(),
+                Item::Enforced if part.starts_with("landlock") => {
+                    format!("landlock ABI {}", enforced.landlock_abi)
+                }
+                Item::Enforced => String::new(),
+            },
+        })
+        .collect()
+}
+
+fn run(
+    options: &Options,
+    context: Context,
+    endpoints: Endpoints,
+    client: Option<OwnedFd>,
+) -> Result<()> {
+    let found = rebuild::rebuild(&context);
+    let mut state = State::new(context, found.table);
+    let until = Instant::now() + crate::requests::RETURN_TIME;
+    state.leases.waiting = found.leased.into_iter().map(|key| (until, key)).collect();
+    let ends = match options.mode {
+        _ if options.private => Ends::WhenIdle(PRIVATE_IDLE),
+        Mode::Scope | Mode::Direct => Ends::WhenIdle(options.idle_exit.unwrap_or(IDLE)),
+        _ => Ends::Never,
+    };
+    let mut server = Server::new(state, endpoints, ends)?;
+    if let Some(client) = client {
+        server.welcome_inherited(client);
+    }
+    server.run()
+}
