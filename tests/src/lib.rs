@@ -1,6 +1,7 @@
 //! What the integration tests share.
 
 pub mod frontend;
+pub mod fuzzing;
 pub mod helper;
 pub mod probe;
 pub mod scratch;
