@@ -3,6 +3,7 @@
 pub mod frontend;
 pub mod fuzzing;
 pub mod helper;
+pub mod lab;
 pub mod probe;
 pub mod scratch;
 pub mod sys;

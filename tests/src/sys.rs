@@ -4,7 +4,9 @@
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 
 use nix::libc;
 
@@ -176,4 +178,38 @@ pub fn segfault() {
     let nowhere = std::hint::black_box(8_usize) as *mut u64;
     // SAFETY: not sound, and meant: this process exists only to see how std's handler ends it.
     unsafe { nowhere.write_volatile(1) };
+}
+
+/// futex(2): wakes everyone who sleeps on the word at `offset` of the first page of `file`, in whatever process.
+///
+/// # Errors
+/// What the kernel says.
+pub fn wake_all(file: &File, offset: u64) -> io::Result<()> {
+    const PAGE: usize = 4096;
+    let offset = usize::try_from(offset)
+        .ok()
+        .filter(|offset| offset % 4 == 0 && *offset < PAGE)
+        .ok_or(io::ErrorKind::InvalidInput)?;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: without MAP_FIXED the kernel chooses unused addresses; the mapping is used below only, and never through a reference.
+    let page = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            PAGE,
+            protection,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if page == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let word = page.wrapping_byte_add(offset);
+    // SAFETY: FUTEX_WAKE does not read the word; its address lies in the page just mapped.
+    let woken = unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE, i32::MAX) };
+    let woken = answer(woken).map(|_| ());
+    // SAFETY: exactly the page that was mapped above, which nothing uses any more.
+    unsafe { libc::munmap(page, PAGE) };
+    woken
 }
