@@ -166,9 +166,16 @@ impl fmt::Display for Enforced {
             " (landlock ABI {}, {} descriptors)",
             self.landlock_abi, self.descriptor_limit
         )?;
+        let mut told = "";
         for (name, item) in self.items() {
-            if let Item::Missing(reason) = item {
-                write!(f, "; not {name}: {reason}")?;
+            match item {
+                Item::Enforced => {}
+                // One cause often takes several items with it.
+                Item::Missing(reason) if reason == told => write!(f, "; not {name} either")?,
+                Item::Missing(reason) => {
+                    write!(f, "; not {name}: {reason}")?;
+                    told = reason;
+                }
             }
         }
         Ok(())
@@ -281,5 +288,8 @@ mod tests {
             line.ends_with("; not landlock_scopes: landlock ABI 3, 6 needed"),
             "{line}"
         );
+        enforced.seccomp = enforced.landlock_scopes.clone();
+        let line = enforced.to_string();
+        assert!(line.ends_with("needed; not seccomp either"), "{line}");
     }
 }
