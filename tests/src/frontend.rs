@@ -104,6 +104,16 @@ impl Answer {
             .unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
     }
 
+    /// Its stdout without the white space around it, if it ended with this exit status.
+    ///
+    /// # Panics
+    /// Where it ended otherwise, with all that it said.
+    #[track_caller]
+    pub fn expect(&self, code: i32) -> &str {
+        assert_eq!(self.code(), code, "unexpected exit status: {self:#?}");
+        self.stdout.trim()
+    }
+
     /// The JSON envelope on stdout.
     ///
     /// # Panics

@@ -5,9 +5,10 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use cgleaf_tests::frontend::finish;
 use cgleaf_tests::lab::{
-    Counter, Docker, FrozenFilesystem, Guest, GuestOptions, USER, User, hostile_program, run,
-    script, unprivileged,
+    Counter, Docker, FrozenFilesystem, Guest, GuestOptions, USER, User, hostile_program, script,
+    unprivileged,
 };
 use cgleaf_tests::require;
 use cgleaf_tests::scratch::wait_until;
@@ -26,22 +27,22 @@ fn a_guest_has_user_managers_login_scopes_and_root() {
     let Some(guest) = Guest::shared() else { return };
     for (user, uid) in [(User::Lab, 1000), (User::Other, 1001)] {
         let manager = format!("/user.slice/user-{uid}.slice/user@{uid}.service/");
-        let place = run(&mut guest.as_user(user, own_cgroup()));
-        assert!(place.ok().starts_with(&manager), "{place:?}");
-        let place = run(&mut guest.session_as(user, own_cgroup()));
+        let place = finish(guest.as_user(user, own_cgroup()));
+        assert!(place.expect(0).starts_with(&manager), "{place:?}");
+        let place = finish(guest.session_as(user, own_cgroup()));
         let slice = format!("/user.slice/user-{uid}.slice/session-");
-        assert!(place.ok().starts_with(&slice), "{place:?}");
+        assert!(place.expect(0).starts_with(&slice), "{place:?}");
         assert_eq!(
-            run(&mut guest.as_user(user, ["id", "-u"])).ok(),
+            finish(guest.as_user(user, ["id", "-u"])).expect(0),
             uid.to_string()
         );
     }
     assert!(
-        run(&mut guest.root(own_cgroup()))
-            .ok()
+        finish(guest.root(own_cgroup()))
+            .expect(0)
             .starts_with("/system.slice/")
     );
-    run(&mut guest.session(["sh", "-c", "test -d $XDG_RUNTIME_DIR && exit 7"])).expect(7);
+    finish(guest.session(["sh", "-c", "test -d $XDG_RUNTIME_DIR && exit 7"])).expect(7);
     assert!(guest.cgroup().join("user.slice/user-1000.slice").is_dir());
 }
 
@@ -62,16 +63,16 @@ fn a_guest_sees_programs_and_shares_files() {
     drop(counter);
     chain.kill().unwrap();
     chain.wait().unwrap();
-    run(&mut guest.user(["test", "-x", "/cgleaf/cgleaf"])).ok();
+    finish(guest.user(["test", "-x", "/cgleaf/cgleaf"])).expect(0);
 }
 
 #[test]
 fn without_lingering_the_user_manager_comes_with_a_login() {
     require!(Systemd, Cc);
     let guest = Guest::up(&GuestOptions::new().no_linger()).unwrap();
-    run(&mut guest.enter(["test", "-e", "/run/user/1000"])).expect(1);
+    finish(guest.enter(["test", "-e", "/run/user/1000"])).expect(1);
     assert_eq!(
-        run(&mut guest.session(["systemctl", "--user", "is-system-running"])).ok(),
+        finish(guest.session(["systemctl", "--user", "is-system-running"])).expect(0),
         "running"
     );
     let cgroup = guest.cgroup();
@@ -160,13 +161,13 @@ fn a_container_runs_a_static_program_in_a_cgroup_that_we_see() {
         "-c",
         "chain-plain /tmp/counter 1000; sleep 1000",
     ];
-    run(&mut docker.client(started.into_iter().chain(command))).ok();
+    finish(docker.client(started.into_iter().chain(command))).expect(0);
     let cgroup = docker.container_cgroup("environments").unwrap();
     assert!(
         cgroup.join("cgroup.procs").is_file(),
         "{}",
         cgroup.display()
     );
-    run(&mut docker.client(["rm", "--force", "environments"])).ok();
+    finish(docker.client(["rm", "--force", "environments"])).expect(0);
     wait_until("the container's cgroup to go", || !cgroup.exists());
 }

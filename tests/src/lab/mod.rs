@@ -11,7 +11,6 @@ mod held;
 mod hostile;
 mod programs;
 mod require;
-mod run;
 
 pub use docker::Docker;
 pub use dstate::FrozenFilesystem;
@@ -19,7 +18,6 @@ pub use guest::{Guest, GuestOptions, User};
 pub use hostile::{CHAINS, Counter, HOSTILE, hostile_dir, hostile_program};
 pub use programs::{static_programs_dir, unprivileged};
 pub use require::{Environment, available};
-pub use run::{Finished, run, run_within};
 
 use std::path::PathBuf;
 use std::process::Command;
