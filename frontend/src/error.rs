@@ -40,6 +40,44 @@ pub enum Code {
 }
 
 impl Code {
+    /// All of them, in the order of their exit statuses.
+    pub const ALL: [Self; 14] = [
+        Self::Internal,
+        Self::Usage,
+        Self::SessionNotFound,
+        Self::SessionNotRunning,
+        Self::SessionAlreadyDestroyed,
+        Self::Partial,
+        Self::Timeout,
+        Self::HelperUnreachable,
+        Self::Refused,
+        Self::Storage,
+        Self::RecordDamaged,
+        Self::Protocol,
+        Self::WaitTimeout,
+        Self::Unsupported,
+    ];
+
+    /// What it means, in a few words, for the manual.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Internal => "unexpected",
+            Self::Usage => "arguments, names, ids",
+            Self::SessionNotFound => "no such session",
+            Self::SessionNotRunning => "the session is over",
+            Self::SessionAlreadyDestroyed => "the session was destroyed before",
+            Self::Partial => "something is or may be alive, and is named",
+            Self::Timeout => "the same, since the time was over",
+            Self::HelperUnreachable => "no helper answers",
+            Self::Refused => "identity or authority not proven: nothing was signalled",
+            Self::Storage => "a directory or file of cgleaf's cannot be used",
+            Self::RecordDamaged => "a record is torn, empty, foreign or newer",
+            Self::Protocol => "the other side does not speak this protocol",
+            Self::WaitTimeout => "wait: the time was over",
+            Self::Unsupported => "the guarantee asked for is not to be had here",
+        }
+    }
+
     /// The name in JSON.
     pub const fn name(self) -> &'static str {
         match self {

@@ -2,8 +2,10 @@
 
 pub mod frontend;
 pub mod fuzzing;
+pub mod generated;
 pub mod helper;
 pub mod lab;
+pub mod packaging;
 pub mod probe;
 pub mod scratch;
 pub mod sys;

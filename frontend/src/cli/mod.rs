@@ -8,6 +8,7 @@
 
 mod args;
 mod commands;
+pub mod completions;
 mod context;
 mod output;
 
