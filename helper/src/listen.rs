@@ -41,6 +41,8 @@ pub(crate) struct Claim {
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: OwnedFd,
+    /// Where clients reach it; empty for an unnamed one.
+    path: String,
     /// Where it was bound by this helper; `None` for the service manager's.
     bound: Option<Bound>,
 }
@@ -112,6 +114,7 @@ impl Claim {
         listen(&socket, Backlog::new(128)?).with_context(|| format!("listen at {shown}"))?;
         Ok(Listener {
             socket,
+            path: shown,
             bound: Some(Bound { claim: self, inode }),
         })
     }
@@ -158,21 +161,19 @@ impl Listener {
             );
         }
         set_nonblocking(socket.as_fd())?;
+        let path = getsockname::<UnixAddr>(socket.as_raw_fd())
+            .ok()
+            .and_then(|address| address.path().map(|path| path.display().to_string()));
         Ok(Self {
             socket,
+            path: path.unwrap_or_default(),
             bound: None,
         })
     }
 
     /// Where clients reach it; empty for an unnamed one.
-    pub(crate) fn path(&self) -> String {
-        match &self.bound {
-            Some(bound) => bound.claim.path.display().to_string(),
-            None => getsockname::<UnixAddr>(self.socket.as_raw_fd())
-                .ok()
-                .and_then(|address| address.path().map(|path| path.display().to_string()))
-                .unwrap_or_default(),
-        }
+    pub(crate) fn path(&self) -> &str {
+        &self.path
     }
 
     /// The directory in which it will remove its socket.

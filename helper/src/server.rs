@@ -69,9 +69,8 @@ impl Endpoints {
 
     /// Where the helper is reached; empty for one that only serves what it inherited.
     pub(crate) fn socket(&self) -> String {
-        self.listeners
-            .first()
-            .map_or_else(String::new, Listener::path)
+        let first = self.listeners.first();
+        first.map_or_else(String::new, |listener| listener.path().to_owned())
     }
 }
 

@@ -53,18 +53,24 @@ impl Ground {
 /// Starts, serves, and comes back at the helper's end.
 pub(crate) fn serve(options: &Options) -> Result<()> {
     sandbox::install_panic_hook();
-    #[cfg(feature = "trace")]
-    crate::trace::open(options.trace.as_deref()).context("open the trace")?;
-    let ground = Ground::read()?;
-
-    umask(FileMode::from_bits_truncate(0o077));
+    // What was inherited is taken before anything else is opened: a number that is not open could be given anew.
     let client = options
         .client_fd
         .map(listen::inherited_client)
         .transpose()?;
+    let mut listeners = Listener::from_manager()?;
+    if listeners.is_empty() && client.is_none() && options.socket.is_none() {
+        bail!(
+            "there is nothing to serve: give --socket or --client-fd, or start it by its socket unit"
+        );
+    }
+    #[cfg(feature = "trace")]
+    crate::trace::open(options.trace.as_deref())?;
+    let ground = Ground::read()?;
+
+    umask(FileMode::from_bits_truncate(0o077));
     // The lock first: who loses the race for the socket leaves nothing behind.
     let claim = options.socket.as_deref().map(Claim::take).transpose()?;
-    let mut listeners = Listener::from_manager()?;
     umask(FileMode::from_bits_truncate(0o022));
     let scopes = scopes(options, &ground)?;
     umask(FileMode::from_bits_truncate(0o077));
@@ -72,11 +78,6 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
         listeners.push(claim.bind()?);
     }
     umask(FileMode::from_bits_truncate(0o022));
-    if listeners.is_empty() && client.is_none() {
-        bail!(
-            "there is nothing to serve: give --socket or --client-fd, or start it by its socket unit"
-        );
-    }
     let notify = Notify::connect()?;
     let endpoints = Endpoints::new(listeners, notify)?;
 

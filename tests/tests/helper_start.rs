@@ -1,0 +1,483 @@
+//! How a helper starts, is found again, and ends.
+
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use cgleaf_shared::wire::{FreezeFlag, Reply, Request, Status, Target};
+use cgleaf_tests::frontend::{programs, wait_for};
+use cgleaf_tests::helper::{Client, Lair};
+use cgleaf_tests::scratch::{DEADLINE, cgroup_mount, wait_until};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket, socketpair,
+};
+
+fn status(client: &Client) -> Status {
+    match client.call(&Request::Status) {
+        Reply::Status(status) => status,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A helper that was not started by [`Lair::start`], ended with this value.
+struct Other(Child);
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn one_of_two_gets_the_socket_and_the_other_says_so() {
+    let Some(lair) = Lair::new(0) else { return };
+    let mut loser = Other(lair.command(&[]).spawn().unwrap());
+    assert_eq!(wait_for(&mut loser.0).code(), Some(3));
+    assert!(
+        lair.said().contains("another helper has"),
+        "{}",
+        lair.said()
+    );
+    assert_eq!(lair.cgroups(), ["helper"]);
+    assert_eq!(
+        u32::try_from(status(&lair.client()).pid.get()),
+        Ok(lair.pid())
+    );
+}
+
+#[test]
+fn a_dead_helpers_socket_is_replaced_and_anything_else_is_not() {
+    let Some(mut lair) = Lair::new(0) else { return };
+    lair.kill_helper();
+    assert!(lair.socket().exists(), "nobody removed it");
+    lair.start(&[]);
+    lair.kill_helper();
+    fs::remove_file(lair.socket()).unwrap();
+    fs::write(lair.socket(), "precious").unwrap();
+    let mut refused = Other(lair.command(&[]).spawn().unwrap());
+    assert_eq!(wait_for(&mut refused.0).code(), Some(1));
+    assert_eq!(fs::read_to_string(lair.socket()).unwrap(), "precious");
+}
+
+#[test]
+fn a_directory_that_others_may_write_to_is_no_place_for_a_socket() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(lair) = Lair::without_helper(0) else {
+        return;
+    };
+    let directory = lair.socket().parent().unwrap().to_path_buf();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut refused = Other(lair.command(&[]).spawn().unwrap());
+    assert_eq!(wait_for(&mut refused.0).code(), Some(1));
+    assert!(!lair.socket().exists());
+}
+
+#[test]
+fn after_a_kill_the_next_one_has_the_sessions_and_drops_the_holds() {
+    let Some(mut lair) = Lair::new(0) else { return };
+    let mut held = lair.enrolled(&["enrol=held"]);
+    let mut frozen = lair.enrolled(&["enrol=frozen"]);
+    assert!(held.line().starts_with("enrolled") && frozen.line().starts_with("enrolled"));
+    let mut inner = lair.enrolled(&["enrol=inner,held"]);
+    let inner_line = inner.line();
+    assert!(
+        inner_line.ends_with("cgleaf-held.leaf/cgleaf-inner.leaf"),
+        "{inner_line}"
+    );
+    let client = lair.client();
+    let freeze = |id: &str, flag| {
+        let target = Target::from(&client.open(id).attestation);
+        assert_eq!(
+            client.call(&Request::Freeze { target, flag }),
+            Reply::FreezeRequested
+        );
+        wait_until("a freeze", || client.open(id).state.frozen);
+    };
+    freeze("held", FreezeFlag::Hold);
+    freeze("frozen", FreezeFlag::User);
+    let before: Vec<_> = client
+        .list()
+        .into_iter()
+        .map(|entry| (entry.attestation, entry.leader))
+        .collect();
+    // A half-made leaf, as one leaves it that dies between mkdir and the attributes.
+    fs::create_dir(lair.scope().join("cgleaf-half.leaf")).unwrap();
+
+    lair.kill_helper();
+    lair.start(&[]);
+    let client = lair.client();
+    let after: Vec<_> = client
+        .list()
+        .into_iter()
+        .map(|entry| (entry.attestation, entry.leader))
+        .collect();
+    assert_eq!(before, after);
+    wait_until("the end of a hold that nobody has", || {
+        let state = client.open("held").state;
+        !state.held && !state.frozen
+    });
+    let state = client.open("frozen").state;
+    assert!(state.user_frozen && state.frozen, "a user froze it");
+    assert!(!lair.cgroups().contains(&"cgleaf-half.leaf".to_owned()));
+    for (attestation, _) in after
+        .iter()
+        .filter(|(attestation, _)| attestation.session.as_str() != "inner")
+    {
+        client.destroy(&Target::from(attestation));
+    }
+    assert_eq!(lair.cgroups(), ["helper"]);
+}
+
+#[test]
+fn a_thaw_that_was_not_finished_is_finished_by_the_next() {
+    let Some(mut lair) = Lair::new(0) else { return };
+    let mut program = lair.enrolled(&["enrol=one"]);
+    assert!(program.line().starts_with("enrolled"));
+    lair.kill_helper();
+    let leaf = lair.scope().join("cgleaf-one.leaf");
+    xattr::set(&leaf, "user.cgleaf.freeze", b"").unwrap();
+    fs::write(leaf.join("cgroup.freeze"), "1").unwrap();
+    lair.start(&[]);
+    assert_eq!(
+        fs::read_to_string(leaf.join("cgroup.freeze")).unwrap(),
+        "0\n"
+    );
+    assert_eq!(xattr::get(&leaf, "user.cgleaf.freeze").unwrap(), None);
+    // One that the program, or somebody else, froze is not ours to thaw.
+    lair.kill_helper();
+    fs::write(leaf.join("cgroup.freeze"), "1").unwrap();
+    lair.start(&[]);
+    assert_eq!(
+        fs::read_to_string(leaf.join("cgroup.freeze")).unwrap(),
+        "1\n"
+    );
+    let client = lair.client();
+    client.destroy(&Target::from(&client.open("one").attestation));
+}
+
+#[test]
+fn a_lease_ends_its_session_with_the_connection_and_waits_for_it_after_a_restart() {
+    let Some(mut lair) = Lair::new(0) else { return };
+    let mut program = lair.enrolled(&["enrol=one"]);
+    assert!(program.line().starts_with("enrolled"));
+    let holder = lair.client();
+    let target = Target::from(&holder.open("one").attestation);
+    let lease = Request::Lease {
+        target: target.clone(),
+    };
+    assert_eq!(holder.call(&lease), Reply::Leased);
+    assert!(holder.open("one").state.leased);
+    lair.kill_helper();
+    lair.start(&[]);
+    let back = lair.client();
+    assert!(back.open("one").state.populated);
+    assert_eq!(back.call(&lease), Reply::Leased);
+    drop(holder);
+    drop(back);
+    wait_until("the end of a leased session", || {
+        !lair.client().open("one").state.populated
+    });
+    assert!(!wait_for(&mut program.child).success());
+
+    let mut orphan = lair.enrolled(&["enrol=two"]);
+    assert!(orphan.line().starts_with("enrolled"));
+    let holder = lair.client();
+    let target = Target::from(&holder.open("two").attestation);
+    assert_eq!(holder.call(&Request::Lease { target }), Reply::Leased);
+    lair.kill_helper();
+    lair.start(&[]);
+    wait_until(
+        "the end of a session whose holder does not come back",
+        || !lair.client().open("two").state.populated,
+    );
+}
+
+#[test]
+fn an_old_scope_directory_is_taken_over_if_it_is_the_recorded_one() {
+    let Some(mut lair) = Lair::new(0) else { return };
+    let mut program = lair.enrolled(&["enrol=old"]);
+    assert!(program.line().starts_with("enrolled"));
+    let attestation = lair.client().open("old").attestation;
+    let told = status(&lair.client());
+    lair.kill_helper();
+
+    let other = lair.scope().with_file_name("other");
+    fs::create_dir(&other).unwrap();
+    let boot = attestation.boot_id;
+    let (root, id, path) = (told.root_id, told.scope_id, &told.scope_paths[0]);
+    let start = |old: &str| {
+        let mut command = Command::new(programs().join("cgleaf-helper"));
+        command
+            .args(["--mode", "direct", "--scope-dir"])
+            .arg(&other)
+            .args(["--take-over", old, "--socket"])
+            .arg(lair.socket());
+        let helper = Other(command.stdin(Stdio::null()).spawn().unwrap());
+        wait_until("a helper that answers", || {
+            Client::connect(&lair.socket()).is_ok()
+        });
+        helper
+    };
+    for wrong in [
+        format!("{boot}:{root}:{}:{path}", id.0 + 1),
+        format!("{boot}:{}:{id}:{path}", root.0 + 1),
+        format!("00000000000000000000000000000000:{root}:{id}:{path}"),
+    ] {
+        let _helper = start(&wrong);
+        let client = lair.client();
+        assert!(client.list().is_empty(), "{wrong}");
+        assert!(status(&client).scope_paths[0].as_str().ends_with("/other"));
+    }
+    let _helper = start(&format!("{boot}:{root}:{id}:{path}"));
+    let client = lair.client();
+    assert_eq!(status(&client).scope_paths, std::slice::from_ref(path));
+    assert_eq!(client.open("old").attestation, attestation);
+    let mut new = lair.enrolled(&["enrol=new"]);
+    assert!(
+        new.line().ends_with("/scope/cgleaf-new.leaf"),
+        "new leaves go to the first"
+    );
+
+    // While its helper lives, nobody else takes it.
+    let mut rival = Command::new(programs().join("cgleaf-helper"));
+    let rival_socket = lair.socket().with_file_name("rival.sock");
+    rival
+        .args(["--mode", "direct", "--scope-dir"])
+        .arg(&other)
+        .args([
+            "--take-over",
+            &format!("{boot}:{root}:{id}:{path}"),
+            "--socket",
+        ])
+        .arg(&rival_socket);
+    let _rival = Other(rival.stdin(Stdio::null()).spawn().unwrap());
+    wait_until("a rival that answers", || {
+        Client::connect(&rival_socket).is_ok()
+    });
+    assert!(Client::connect(&rival_socket).unwrap().list().is_empty());
+    for id in ["old", "new"] {
+        client.destroy(&Target::from(&client.open(id).attestation));
+    }
+}
+
+#[test]
+fn without_a_directory_direct_mode_makes_one_and_it_goes_with_the_helper() {
+    let Some(lair) = Lair::without_helper(0) else {
+        return;
+    };
+    let Some(mount) = cgroup_mount() else { return };
+    let made = |mount: &Path| -> Vec<PathBuf> {
+        fs::read_dir(mount)
+            .unwrap()
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| {
+                let name = path.file_name().unwrap().to_string_lossy();
+                name.starts_with("cgleaf-0-") && name.ends_with(".scope")
+            })
+            .collect()
+    };
+    let (ours, theirs) = pair();
+    let mut helper = Other(
+        with_descriptor(&["--mode", "direct", "--private"], &theirs)
+            .spawn()
+            .unwrap(),
+    );
+    drop(theirs);
+    let client = Client::greet(ours).unwrap();
+    let path = status(&client).scope_paths[0].clone();
+    let directory = mount.join(path.relative());
+    assert!(
+        made(directory.parent().unwrap()).contains(&directory),
+        "{path}"
+    );
+    assert_ne!(path.as_str(), "/");
+    assert_eq!(
+        fs::read_to_string(directory.join("cgroup.procs")).unwrap(),
+        ""
+    );
+    drop(client);
+    assert!(
+        wait_for(&mut helper.0).success(),
+        "a private one ends with its last client"
+    );
+    wait_until("the end of its directory", || !directory.exists());
+    drop(lair);
+}
+
+/// A socketpair.
+fn pair() -> (OwnedFd, OwnedFd) {
+    socketpair(
+        AddressFamily::Unix,
+        SockType::SeqPacket,
+        None,
+        SockFlag::SOCK_CLOEXEC,
+    )
+    .unwrap()
+}
+
+/// A helper that inherits its first client.
+fn with_descriptor(arguments: &[&str], theirs: &OwnedFd) -> Command {
+    let mut command = Command::new(programs().join("cgleaf-helper"));
+    command.args(arguments).stdin(Stdio::null());
+    inherit(&mut command, theirs);
+    command
+}
+
+/// Has a helper inherit its first client.
+fn inherit(command: &mut Command, theirs: &OwnedFd) {
+    command.args(["--client-fd", &theirs.as_raw_fd().to_string()]);
+    nix::fcntl::fcntl(
+        theirs,
+        nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()),
+    )
+    .unwrap();
+}
+
+#[test]
+fn idle_it_ends_and_takes_its_sockets_name_with_it() {
+    let Some(lair) = Lair::without_helper(0) else {
+        return;
+    };
+    let (ours, theirs) = pair();
+    let mut command = lair.command(&["--idle-exit", "0"]);
+    inherit(&mut command, &theirs);
+    let mut helper = Other(command.spawn().unwrap());
+    drop(theirs);
+    let first = Client::greet(ours).unwrap();
+    let mut program = lair.enrolled(&["enrol=one"]);
+    assert!(program.line().starts_with("enrolled"));
+    let target = Target::from(&first.open("one").attestation);
+    drop(first);
+    let client = lair.client();
+    client.destroy(&target);
+    assert!(
+        helper.0.try_wait().unwrap().is_none(),
+        "it stays for a client"
+    );
+    drop(client);
+    assert!(wait_for(&mut helper.0).success());
+    assert!(!lair.socket().exists());
+}
+
+/// A session keeps it, also where no client is left: the child of a program whose own connection has ended.
+#[test]
+fn it_stays_for_a_session_without_a_client() {
+    let Some(lair) = Lair::without_helper(0) else {
+        return;
+    };
+    let (ours, theirs) = pair();
+    let mut command = lair.command(&["--idle-exit", "0"]);
+    inherit(&mut command, &theirs);
+    let mut helper = Other(command.spawn().unwrap());
+    drop(theirs);
+    let first = Client::greet(ours).unwrap();
+    let mut program = lair.enrolled(&["enrol=one", "fork", "exit"]);
+    assert!(program.line().starts_with("enrolled"));
+    assert!(wait_for(&mut program.child).success());
+    drop(first);
+    // It has looked for a reason to end, and found none: it answers.
+    let client = lair.client();
+    let target = Target::from(&client.open("one").attestation);
+    client.destroy(&target);
+    drop(client);
+    assert!(wait_for(&mut helper.0).success());
+}
+
+#[test]
+fn a_signal_ends_the_helper_and_no_session() {
+    let Some(mut lair) = Lair::new(0) else { return };
+    let mut program = lair.enrolled(&["enrol=one"]);
+    assert!(program.line().starts_with("enrolled"));
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(lair.pid()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    let mut helper = lair.helper.take().unwrap();
+    assert!(wait_for(&mut helper).success());
+    assert!(
+        program.child.try_wait().unwrap().is_none(),
+        "the session goes on"
+    );
+    lair.start(&[]);
+    let client = lair.client();
+    client.destroy(&Target::from(&client.open("one").attestation));
+}
+
+/// What a service manager does, without one: the listening socket as descriptor 3, LISTEN_PID, NOTIFY_SOCKET.
+#[test]
+fn a_service_takes_its_socket_from_the_manager_and_tells_it_what_it_does() {
+    let Some(lair) = Lair::without_helper(0) else {
+        return;
+    };
+    let path = lair.socket();
+    let listening = socket(
+        AddressFamily::Unix,
+        SockType::SeqPacket,
+        SockFlag::empty(),
+        None,
+    )
+    .unwrap();
+    bind(listening.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
+    listen(&listening, Backlog::new(16).unwrap()).unwrap();
+    let notify_path = path.with_file_name("notify");
+    let notify = UnixDatagram::bind(&notify_path).unwrap();
+    notify.set_read_timeout(Some(DEADLINE)).unwrap();
+    let script = format!(
+        "echo $$ >\"$0/cgroup.procs\"; {}export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$@\"",
+        match listening.as_raw_fd() {
+            3 => String::new(),
+            other => format!("exec 3<&{other} {other}<&-; "),
+        }
+    );
+    let mut command = Command::new("bash");
+    command
+        .arg("-c")
+        .arg(script)
+        .arg(lair.scope())
+        .arg(programs().join("cgleaf-helper"))
+        .args(["serve", "--mode", "user-service"])
+        .env("NOTIFY_SOCKET", &notify_path)
+        .stdin(Stdio::null());
+    let mut helper = Other(command.spawn().unwrap());
+    drop(listening);
+    let said = || {
+        let mut text = [0; 256];
+        let length = loop {
+            match notify.recv(&mut text) {
+                Err(why) if why.kind() == std::io::ErrorKind::Interrupted => {}
+                other => break other.expect("a word of the helper's"),
+            }
+        };
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    assert!(said().starts_with("READY=1"));
+    let client = Client::connect(&path).unwrap();
+    assert_eq!(client.welcome.as_ref().unwrap().mode, "user-service");
+    assert!(
+        matches!(client.call(&Request::Stop), Reply::Refused(_)),
+        "a unit is stopped by its manager"
+    );
+    let scope = status(&client).scope_paths[0].clone();
+    assert!(lair.scope().ends_with(scope.relative()), "{scope}");
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(helper.0.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    assert!(said().starts_with("STOPPING=1"));
+    assert!(wait_for(&mut helper.0).success());
+    assert!(path.exists(), "the manager's socket stays");
+}
+
+#[test]
+fn a_usage_error_is_two_and_help_is_not() {
+    let helper = programs().join("cgleaf-helper");
+    let run = |arguments: &[&str]| Command::new(&helper).args(arguments).output().unwrap();
+    assert_eq!(run(&["--mode", "no-such"]).status.code(), Some(2));
+    assert_eq!(
+        run(&["--mode", "direct"]).status.code(),
+        Some(1),
+        "nothing to serve"
+    );
+    let help = run(&["--help"]);
+    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("--take-over"));
+    assert!(run(&["--version"]).status.success());
+}
