@@ -13,7 +13,9 @@ use cgleaf_shared::wire::{
     self, Hello, NewSession, Opened, Refusal, RefusalCode, Reply, Request, SessionEntry, Target,
     Welcome,
 };
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
+};
 
 use crate::frontend::{programs, wait_for};
 use crate::scratch::{Scratch, skip, wait_until};
@@ -210,6 +212,136 @@ impl Drop for Lair {
         }
         let _ = fs::remove_dir_all(&self.directory);
     }
+}
+
+/// A helper as a service manager would start it: in its own cgroup, with a listening socket (owned by `owner`) as
+/// descriptor 3, LISTEN_PID and, if given, NOTIFY_SOCKET. Killed with this value.
+#[derive(Debug)]
+pub struct Unit {
+    /// The helper.
+    pub child: Child,
+    socket: PathBuf,
+}
+
+impl Unit {
+    /// Starts one in `cgroup`, with `arguments` behind `serve`, its log at `log`.
+    ///
+    /// # Panics
+    /// Where that fails.
+    #[must_use]
+    pub fn start(
+        cgroup: &Path,
+        path: &Path,
+        owner: u32,
+        arguments: &[&str],
+        notify: Option<&Path>,
+    ) -> Self {
+        let _ = fs::remove_file(path);
+        let listening = socket(
+            AddressFamily::Unix,
+            SockType::SeqPacket,
+            SockFlag::empty(),
+            None,
+        )
+        .expect("a socket");
+        bind(
+            listening.as_raw_fd(),
+            &UnixAddr::new(path).expect("an address"),
+        )
+        .expect("bind");
+        listen(&listening, Backlog::new(64).expect("a backlog")).expect("listen");
+        chown(path, Some(owner), Some(owner)).expect("chown the socket");
+        let take = match listening.as_raw_fd() {
+            3 => String::new(),
+            other => format!("exec 3<&{other} {other}<&-; "),
+        };
+        let script = format!(
+            "echo $$ >\"$0/cgroup.procs\"; {take}export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$@\""
+        );
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path.with_extension("log"))
+            .expect("a log");
+        let mut command = Command::new("bash");
+        command
+            .arg("-c")
+            .arg(script)
+            .arg(cgroup)
+            .arg(programs().join("cgleaf-helper"))
+            .arg("serve")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stderr(Stdio::from(log));
+        if let Some(notify) = notify {
+            command.env("NOTIFY_SOCKET", notify);
+        }
+        Self {
+            child: command.spawn().expect("start the helper"),
+            socket: path.to_path_buf(),
+        }
+    }
+
+    /// A client; it waits in the socket's queue until the helper serves.
+    ///
+    /// # Panics
+    /// Where the helper turns it away or is not there.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client::connect(&self.socket).unwrap_or_else(|why| panic!("{why}: {}", self.said()))
+    }
+
+    /// What it has said.
+    #[must_use]
+    pub fn said(&self) -> String {
+        fs::read_to_string(self.socket.with_extension("log")).unwrap_or_default()
+    }
+
+    /// Kills it as nothing else would, and reaps it.
+    ///
+    /// # Panics
+    /// Where it cannot be killed.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("kill the helper");
+        wait_for(&mut self.child);
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `helper-client` started as `uid` in a cgroup, with what is to stand before its command line (such as unshare(1)).
+#[must_use]
+pub fn client_in(
+    cgroup: &Path,
+    uid: u32,
+    before: &[&str],
+    socket: &Path,
+    words: &[&str],
+) -> Enrolled {
+    let mut command = Command::new("bash");
+    command
+        .arg("-c")
+        .arg("echo $$ >\"$0/cgroup.procs\" && exec \"$@\"")
+        .arg(cgroup)
+        .args(before)
+        .args([
+            "setpriv",
+            "--reuid",
+            &uid.to_string(),
+            "--regid",
+            &uid.to_string(),
+            "--clear-groups",
+            "--",
+        ])
+        .arg(client_program())
+        .arg(socket)
+        .args(words);
+    Enrolled::start(command)
 }
 
 /// One connection, that has said Hello.

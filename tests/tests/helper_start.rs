@@ -8,11 +8,9 @@ use std::process::{Child, Command, Stdio};
 
 use cgleaf_shared::wire::{FreezeFlag, Reply, Request, Status, Target};
 use cgleaf_tests::frontend::{programs, wait_for};
-use cgleaf_tests::helper::{Client, Lair};
+use cgleaf_tests::helper::{Client, Lair, Unit};
 use cgleaf_tests::scratch::{DEADLINE, cgroup_mount, wait_until};
-use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket, socketpair,
-};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 
 fn status(client: &Client) -> Status {
     match client.call(&Request::Status) {
@@ -411,36 +409,16 @@ fn a_service_takes_its_socket_from_the_manager_and_tells_it_what_it_does() {
         return;
     };
     let path = lair.socket();
-    let listening = socket(
-        AddressFamily::Unix,
-        SockType::SeqPacket,
-        SockFlag::empty(),
-        None,
-    )
-    .unwrap();
-    bind(listening.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
-    listen(&listening, Backlog::new(16).unwrap()).unwrap();
     let notify_path = path.with_file_name("notify");
     let notify = UnixDatagram::bind(&notify_path).unwrap();
     notify.set_read_timeout(Some(DEADLINE)).unwrap();
-    let script = format!(
-        "echo $$ >\"$0/cgroup.procs\"; {}export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$@\"",
-        match listening.as_raw_fd() {
-            3 => String::new(),
-            other => format!("exec 3<&{other} {other}<&-; "),
-        }
+    let mut helper = Unit::start(
+        lair.scope(),
+        &path,
+        0,
+        &["--mode", "user-service"],
+        Some(&notify_path),
     );
-    let mut command = Command::new("bash");
-    command
-        .arg("-c")
-        .arg(script)
-        .arg(lair.scope())
-        .arg(programs().join("cgleaf-helper"))
-        .args(["serve", "--mode", "user-service"])
-        .env("NOTIFY_SOCKET", &notify_path)
-        .stdin(Stdio::null());
-    let mut helper = Other(command.spawn().unwrap());
-    drop(listening);
     let said = || {
         let mut text = [0; 256];
         let length = loop {
@@ -452,7 +430,7 @@ fn a_service_takes_its_socket_from_the_manager_and_tells_it_what_it_does() {
         String::from_utf8_lossy(&text[..length]).into_owned()
     };
     assert!(said().starts_with("READY=1"));
-    let client = Client::connect(&path).unwrap();
+    let client = helper.client();
     assert_eq!(client.welcome.as_ref().unwrap().mode, "user-service");
     assert!(
         matches!(client.call(&Request::Stop), Reply::Refused(_)),
@@ -460,10 +438,10 @@ fn a_service_takes_its_socket_from_the_manager_and_tells_it_what_it_does() {
     );
     let scope = status(&client).scope_paths[0].clone();
     assert!(lair.scope().ends_with(scope.relative()), "{scope}");
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(helper.0.id()).unwrap());
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(helper.child.id()).unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
     assert!(said().starts_with("STOPPING=1"));
-    assert!(wait_for(&mut helper.0).success());
+    assert!(wait_for(&mut helper.child).success());
     assert!(path.exists(), "the manager's socket stays");
 }
 

@@ -1,0 +1,353 @@
+//! Whom a helper serves, and where: the root modes, containers, and other helpers' sessions, with cgroups that are named
+//! as systemd and container managers name them.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cgleaf_shared::process::Pid;
+use cgleaf_shared::wire::{RefusalCode, Reply, Request, Target};
+use cgleaf_tests::frontend::wait_for;
+use cgleaf_tests::helper::{Enrolled, Lair, Unit, client_in, session};
+use cgleaf_tests::scratch::{Scratch, Sleeper, skip, wait_until};
+
+/// A tree of cgroups and a helper of a root mode in it.
+struct Ground {
+    unit: Option<Unit>,
+    scratch: Scratch,
+    directory: PathBuf,
+}
+
+impl Ground {
+    fn new(name: &str) -> Option<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            skip("the helper's tests need root");
+            return None;
+        }
+        let directory = std::env::temp_dir().join(format!("cgleaf-m{}-{name}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        Some(Self {
+            unit: None,
+            scratch: Scratch::new(0)?,
+            directory,
+        })
+    }
+
+    fn cgroup(&self, path: &str) -> PathBuf {
+        let path = self.scratch.path().join(path);
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.join("helper.sock")
+    }
+
+    fn start(&mut self, cgroup: &str, owner: u32, arguments: &[&str]) -> &mut Unit {
+        let cgroup = self.cgroup(cgroup);
+        let unit = Unit::start(&cgroup, &self.socket(), owner, arguments, None);
+        drop(unit.client());
+        self.unit.insert(unit)
+    }
+
+    fn client(&self, cgroup: &str, uid: u32, before: &[&str], words: &[&str]) -> Enrolled {
+        client_in(&self.cgroup(cgroup), uid, before, &self.socket(), words)
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        if let Some(unit) = &self.unit {
+            eprintln!("{}", unit.said());
+        }
+        self.unit = None;
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+const SLICE: &str = "user.slice/user-1000.slice";
+const SERVICE: &str = "user.slice/user-1000.slice/cgleaf-helper@1000.service";
+
+fn system_service() -> Option<Ground> {
+    let mut ground = Ground::new("system")?;
+    ground.start(
+        SERVICE,
+        1000,
+        &["--mode", "system-service", "--uid", "1000"],
+    );
+    Some(ground)
+}
+
+/// What a user's program may do to a control file.
+fn write_as(uid: u32, file: &Path, value: &str) -> bool {
+    let user = uid.to_string();
+    Command::new("setpriv")
+        .args([
+            "--reuid",
+            &user,
+            "--regid",
+            &user,
+            "--clear-groups",
+            "sh",
+            "-c",
+            "echo $1 >$0",
+        ])
+        .arg(file)
+        .arg(value)
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap()
+        .success()
+}
+
+#[test]
+fn the_system_service_keeps_a_user_in_a_leaf_that_is_not_his_to_write() {
+    let Some(ground) = system_service() else {
+        return;
+    };
+    let mut program = ground.client(
+        &format!("{SLICE}/session-3.scope"),
+        1000,
+        &[],
+        &["enrol=one", "freeze=one", "list"],
+    );
+    let line = program.line();
+    assert!(
+        line.ends_with(&format!("/{SERVICE}/cgleaf-one.leaf")),
+        "{line}"
+    );
+    assert_eq!(program.line(), "refused AncestorOfCaller");
+    assert_eq!(program.line(), "sessions one");
+    let leaf = ground.cgroup(&format!("{SERVICE}/cgleaf-one.leaf"));
+    let there = fs::metadata(&leaf).unwrap();
+    assert_eq!((there.uid(), there.mode() & 0o777), (0, 0o755));
+    for (file, value) in [
+        ("cgroup.procs", program.pid().to_string()),
+        ("cgroup.freeze", "1".to_owned()),
+        ("cgroup.kill", "1".to_owned()),
+    ] {
+        assert!(!write_as(1000, &leaf.join(file), &value), "{file}");
+    }
+    // The owner sees and ends it from a login of his; the helper runs without a capability.
+    let status = fs::read_to_string(format!(
+        "/proc/{}/status",
+        ground.unit.as_ref().unwrap().child.id()
+    ))
+    .unwrap();
+    for line in [
+        "CapPrm:\t0000000000000000",
+        "CapEff:\t0000000000000000",
+        "NoNewPrivs:\t1",
+        "Seccomp:\t2",
+    ] {
+        assert!(status.contains(line), "{line}");
+    }
+    let mut other = ground.client(
+        &format!("{SLICE}/session-4.scope"),
+        1000,
+        &[],
+        &["list", "kill=one"],
+    );
+    assert_eq!(other.line(), "sessions one");
+    assert_eq!(other.line(), "killed");
+    assert!(!wait_for(&mut program.child).success());
+}
+
+#[test]
+fn the_system_service_serves_its_user_in_his_slice_and_nobody_else() {
+    let Some(ground) = system_service() else {
+        return;
+    };
+    for (cgroup, uid) in [
+        ("user.slice/user-1001.slice/session-9.scope", 1000),
+        ("system.slice/cron.service", 1000),
+    ] {
+        let mut program = ground.client(cgroup, uid, &[], &["enrol=one", "list"]);
+        assert_eq!(program.line(), "refused PlaceNotServed", "{cgroup}");
+    }
+    // The socket keeps others out; one that has it all the same is refused.
+    std::os::unix::fs::chown(ground.socket(), Some(1001), None).unwrap();
+    let mut stranger = ground.client(
+        &format!("{SLICE}/session-3.scope"),
+        1001,
+        &[],
+        &["enrol=one"],
+    );
+    assert_eq!(stranger.line(), "refused PlaceNotServed");
+    let client = ground.unit.as_ref().unwrap().client();
+    let sleeper = Sleeper::new(0);
+    assert!(client.list().is_empty());
+    drop(sleeper);
+    assert_eq!(
+        client.refused(&Request::CreateAndEnrol {
+            new: session("mine")
+        }),
+        RefusalCode::PlaceNotServed,
+        "root is not that user"
+    );
+}
+
+#[test]
+fn sessions_outlive_the_system_service() {
+    let Some(mut ground) = system_service() else {
+        return;
+    };
+    let scope = format!("{SLICE}/session-3.scope");
+    let mut program = ground.client(&scope, 1000, &[], &["enrol=one"]);
+    assert!(program.line().starts_with("enrolled"));
+    ground.unit.as_mut().unwrap().kill();
+    ground.start(
+        SERVICE,
+        1000,
+        &["--mode", "system-service", "--uid", "1000"],
+    );
+    let mut other = ground.client(&scope, 1000, &[], &["list", "kill=one"]);
+    assert_eq!(other.line(), "sessions one");
+    assert_eq!(other.line(), "killed");
+    assert!(!wait_for(&mut program.child).success());
+}
+
+#[test]
+fn the_node_service_serves_containers_in_place_each_by_itself() {
+    let Some(mut ground) = Ground::new("node") else {
+        return;
+    };
+    ground.start(
+        "system.slice/cgleaf-helper-node.service",
+        0,
+        &["--mode", "node-service"],
+    );
+    fs::set_permissions(
+        ground.socket(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o666),
+    )
+    .unwrap();
+    fs::set_permissions(
+        &ground.directory,
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let one = "system.slice/docker-1111.scope";
+    let two = "system.slice/docker-2222.scope";
+    let mut first = ground.client(one, 0, &[], &["enrol=s"]);
+    let line = first.line();
+    assert!(line.ends_with("/docker-1111.scope/cgleaf-s.leaf"), "{line}");
+    // The same id in another container is another session.
+    let mut second = ground.client(two, 0, &[], &["enrol=s", "list"]);
+    let line = second.line();
+    assert!(line.ends_with("/docker-2222.scope/cgleaf-s.leaf"), "{line}");
+    assert_eq!(second.line(), "sessions s");
+    // uid 1000 in the first container does not see root's; root in the second does not see his.
+    let mut user = ground.client(one, 1000, &[], &["enrol=u", "list"]);
+    assert!(user.line().ends_with("/docker-1111.scope/cgleaf-u.leaf"));
+    assert_eq!(user.line(), "sessions u");
+    let mut neighbour = ground.client(two, 0, &[], &["list", "kill=u"]);
+    assert_eq!(neighbour.line(), "sessions s");
+    assert_eq!(neighbour.line(), "refused NoSuchSession");
+    // A host process has no place, whoever it is; root outside may still end what is there.
+    for uid in [0, 1000] {
+        let mut host = ground.client("system.slice/cron.service", uid, &[], &["enrol=h"]);
+        assert_eq!(host.line(), "refused PlaceNotServed", "uid {uid}");
+    }
+    let root = ground.unit.as_ref().unwrap().client();
+    assert_eq!(root.list().len(), 3);
+    let ours = root.open("u").attestation;
+    assert!(ours.domain_path.as_str().ends_with("docker-1111.scope"));
+    root.destroy(&Target::from(&ours));
+    assert!(!wait_for(&mut user.child).success());
+
+    ground.unit.as_mut().unwrap().kill();
+    ground.start(
+        "system.slice/cgleaf-helper-node.service",
+        0,
+        &["--mode", "node-service"],
+    );
+    let root = ground.unit.as_ref().unwrap().client();
+    assert_eq!(root.list().len(), 2, "found again in their containers");
+}
+
+/// In a container the numbers are the container's: the leader is named by its own, and members are told with both.
+#[test]
+fn a_container_with_its_own_pids_is_served_by_its_own_numbers() {
+    let Some(mut ground) = Ground::new("pids") else {
+        return;
+    };
+    ground.start("cgleaf-helper-node.service", 0, &["--mode", "node-service"]);
+    let unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
+    let mut program = ground.client("docker-1111.scope", 0, &unshare, &["enrol=s", "fork"]);
+    let line = program.line();
+    assert!(line.ends_with("/docker-1111.scope/cgleaf-s.leaf"), "{line}");
+    let forked: i32 = program
+        .line()
+        .trim_start_matches("forked ")
+        .parse()
+        .unwrap();
+    let client = ground.unit.as_ref().unwrap().client();
+    let entry = client.open("s");
+    assert_eq!(entry.leader_inner, Pid::new(1));
+    assert_ne!(entry.leader.unwrap().pid, Pid::new(1).unwrap());
+    let target = Target::from(&entry.attestation);
+    match client.call(&Request::Members {
+        target,
+        after: None,
+    }) {
+        Reply::Members(page) => {
+            let mut inner: Vec<i32> = page
+                .members
+                .iter()
+                .map(|member| *member.ns_pids.last().unwrap())
+                .collect();
+            inner.sort_unstable();
+            assert_eq!(inner, [1, forked]);
+            assert!(page.members.iter().all(|member| member.ns_pids.len() == 2));
+        }
+        other => panic!("{other:?}"),
+    }
+    // The same namespace outside every container is no place.
+    let mut outside = ground.client("system.slice/x.service", 0, &unshare, &["enrol=o"]);
+    assert_eq!(outside.line(), "refused PlaceNotServed");
+}
+
+#[test]
+fn nothing_is_moved_out_of_another_helpers_session() {
+    let (Some(theirs), Some(ours)) = (Lair::new(0), Lair::new(0)) else {
+        return;
+    };
+    let their_socket = theirs.socket();
+    let mut inside = theirs.enrolled(&["enrol=outer"]);
+    assert!(inside.line().starts_with("enrolled"));
+    let leaf = theirs.scope().join("cgleaf-outer.leaf");
+    let mut program = client_in(&leaf, 0, &[], &ours.socket(), &["enrol=escape"]);
+    assert_eq!(
+        program.line(),
+        format!("refused InsideSession {}", their_socket.display())
+    );
+    assert_eq!(ours.cgroups(), ["helper"]);
+    // Asked at the right door it nests.
+    let mut program = client_in(&leaf, 0, &[], &their_socket, &["enrol=inner"]);
+    assert!(
+        program
+            .line()
+            .ends_with("/cgleaf-outer.leaf/cgleaf-inner.leaf")
+    );
+}
+
+#[test]
+fn a_user_is_not_served_by_anothers_helper_and_root_may_end_his_sessions() {
+    let Some(lair) = Lair::new(1000) else { return };
+    let mut program = lair.enrolled(&["enrol=one"]);
+    assert!(program.line().starts_with("enrolled"));
+    let root = lair.client();
+    assert_eq!(root.list().len(), 1);
+    assert_eq!(
+        root.refused(&Request::Create {
+            new: session("roots")
+        }),
+        RefusalCode::PlaceNotServed
+    );
+    root.destroy(&Target::from(&root.open("one").attestation));
+    wait_until("the end of the program", || {
+        program.child.try_wait().unwrap().is_some()
+    });
+}
