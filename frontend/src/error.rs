@@ -78,6 +78,11 @@ impl Code {
         }
     }
 
+    /// The one of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|code| code.name() == name)
+    }
+
     /// The name in JSON.
     pub const fn name(self) -> &'static str {
         match self {

@@ -6,9 +6,11 @@ pub mod base;
 pub mod cli;
 pub mod client;
 pub mod error;
+pub mod launch;
 pub mod private_dir;
 pub mod records;
 pub mod steps;
+mod sys;
 pub mod trace;
 
 pub use error::{Code, Error, Result};

@@ -60,6 +60,8 @@ pub(crate) struct Leases {
     pub(crate) held: BTreeSet<(ConnectionId, Key)>,
     /// Those found at the start, and when they end unless somebody comes back for them.
     pub(crate) waiting: Vec<(Instant, Key)>,
+    /// Those that were ended, until their leaves are removed, and when that is given up.
+    pub(crate) ended: Vec<(Instant, Key)>,
 }
 
 /// Everything that a request may look at or change.
@@ -97,6 +99,7 @@ impl State {
         self.holds.forget(key);
         self.leases.waiting.retain(|(_, waiting)| waiting != key);
         self.leases.held.retain(|(_, held)| held != key);
+        self.leases.ended.retain(|(_, ended)| ended != key);
         self.unborn.retain(|(_, unborn)| unborn != key);
     }
 

@@ -314,6 +314,7 @@ impl Server {
             self.close(id);
         }
         requests::end_overdue_leases(&mut self.state, now);
+        requests::remove_ended_leases(&mut self.state, now);
         if let Some(every) = self.endpoints.notify.watchdog
             && now >= self.last_watchdog + every
         {
@@ -335,7 +336,12 @@ impl Server {
             .connections
             .values()
             .filter_map(|connection| connection.half_open_since().map(|since| since + HELLO_TIME));
-        let lease = self.state.leases.waiting.iter().map(|(until, _)| *until);
+        let leases = &self.state.leases;
+        let lease = leases.waiting.iter().map(|(until, _)| *until);
+        let ended = leases
+            .ended
+            .first()
+            .map(|_| Instant::now() + requests::LOOK_AGAIN);
         let watchdog = self
             .endpoints
             .notify
@@ -345,7 +351,13 @@ impl Server {
             Ends::WhenIdle(after) if self.connections.is_empty() => Some(self.idle_since + after),
             _ => None,
         };
-        let Some(due) = hello.chain(lease).chain(watchdog).chain(idle).min() else {
+        let Some(due) = hello
+            .chain(lease)
+            .chain(ended)
+            .chain(watchdog)
+            .chain(idle)
+            .min()
+        else {
             return EpollTimeout::NONE;
         };
         // Rounded up: a millisecond early would spin until it is due.

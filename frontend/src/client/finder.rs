@@ -19,8 +19,8 @@ pub struct Looked {
     pub why_not: String,
 }
 
-/// The sockets to look at: a named one alone, else each mode's place.
-fn places(base: &Base, named: Option<&Path>) -> Vec<(String, PathBuf)> {
+/// The sockets to look at, each with who named it: a named one alone, else each mode's place.
+pub fn places(base: &Base, named: Option<&Path>) -> Vec<(String, PathBuf)> {
     if let Some(path) = named {
         return vec![("--socket".to_owned(), path.to_path_buf())];
     }

@@ -4,6 +4,7 @@ mod connection;
 mod finder;
 mod wait;
 
+pub(crate) use connection::refused;
 pub use connection::{Client, Deadline};
-pub use finder::{Looked, find, find_all, open};
+pub use finder::{Looked, find, find_all, open, places};
 pub use wait::{LeafEvents, WaitEnd};

@@ -6,5 +6,5 @@ mod record;
 mod store;
 
 pub use names::Names;
-pub use record::{Exit, FORMAT, HelperRef, Maker, Phase, Record, Tier};
+pub use record::{Exit, FORMAT, HelperRef, Maker, Phase, Record, ScopeRef, Tier};
 pub use store::{Found, Store, parse};

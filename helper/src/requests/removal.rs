@@ -22,15 +22,8 @@ pub(super) fn remove(
     target: &Target,
 ) -> Result<Answer, Refusal> {
     let (row, dir) = authorise::target(state, caller, target)?;
-    let beneath = dir
-        .subtree(MOST_CGROUPS)
-        .map_err(|error| refuse::failed(&error))?;
     let mut leftover = Vec::new();
-    for relative in beneath.iter().rev().filter(|relative| !relative.is_empty()) {
-        if let Err(error) = remove_descendant(&dir, relative) {
-            note(&mut leftover, row.leaf_path.join(relative).ok(), &error);
-        }
-    }
+    remove_beneath(&dir, &row.leaf_path, &mut leftover).map_err(|error| refuse::failed(&error))?;
     let removed = match remove_itself(state, &row.leaf_path) {
         Ok(()) => true,
         Err(error) if error.is_gone() => true,
@@ -42,6 +35,31 @@ pub(super) fn remove(
     trace::event!(&row.identity.session, "RemoveLeaf", "\"gone\":{removed}");
     forget_removed(state, &row.leaf_path);
     Ok(Reply::Removed(Removal { removed, leftover }).into())
+}
+
+/// One pass without anybody who asks for it. Whether the leaf is gone, and its row with it.
+pub(super) fn remove_all_of(state: &mut State, leaf: &CgroupPath) -> bool {
+    if let Ok(dir) = state.context.root.open_path(leaf) {
+        // What stays is found by the removal of the leaf itself.
+        let _ = remove_beneath(&dir, leaf, &mut Vec::new());
+    }
+    let gone = remove_leaf(state, leaf);
+    forget_removed(state, leaf);
+    gone
+}
+
+fn remove_beneath(
+    dir: &CgroupDir,
+    leaf: &CgroupPath,
+    leftover: &mut Vec<(CgroupPath, i32)>,
+) -> Result<(), IoError> {
+    let beneath = dir.subtree(MOST_CGROUPS)?;
+    for relative in beneath.iter().rev().filter(|relative| !relative.is_empty()) {
+        if let Err(error) = remove_descendant(dir, relative) {
+            note(leftover, leaf.join(relative).ok(), &error);
+        }
+    }
+    Ok(())
 }
 
 fn note(leftover: &mut Vec<(CgroupPath, i32)>, path: Option<CgroupPath>, error: &IoError) {

@@ -7,7 +7,7 @@ use cgleaf_shared::id::CgroupId;
 use cgleaf_shared::process::Pid;
 use cgleaf_shared::wire::{Mode, Refusal, RefusalCode, Reply, Status, Target, VerdictReport};
 
-use super::Answer;
+use super::{Answer, removal};
 use crate::attrs;
 use crate::authorise::{self, Caller};
 use crate::connection::ConnectionId;
@@ -18,6 +18,11 @@ use crate::table::{Key, Row};
 
 /// How long the holder of a lease that was found at the start has to come back.
 pub(crate) const RETURN_TIME: Duration = Duration::from_secs(10);
+
+/// How long the end of what was killed may take until its leaf is left to gc.
+const LAST_TIME: Duration = Duration::from_secs(10);
+/// How often it is looked whether that is over.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// From now on the leaf ends with the caller's connection.
 pub(super) fn lease(
@@ -75,7 +80,29 @@ fn end_leased(state: &mut State, key: &Key) {
         leaf::kill(&row.identity.session, &dir).and_then(|()| attrs::write_lease(&dir, false));
     match ended {
         Err(error) if !error.is_gone() => crate::log::line(format_args!("{error}")),
-        _ => {}
+        _ => state
+            .leases
+            .ended
+            .push((Instant::now() + LAST_TIME, key.clone())),
+    }
+}
+
+/// Removes the leaves that ended with a connection, as soon as they are empty: who had the lease is gone and cannot, and one
+/// that gave up its start inside its leaf never could.
+pub(crate) fn remove_ended_leases(state: &mut State, now: Instant) {
+    for (until, key) in std::mem::take(&mut state.leases.ended) {
+        let Some(row) = state.table.get(&key).cloned() else {
+            continue;
+        };
+        // It may be gone already; a namesake is not touched.
+        if authorise::open_verified(state, &row).is_err()
+            || removal::remove_all_of(state, &row.leaf_path)
+        {
+            continue;
+        }
+        if now < until {
+            state.leases.ended.push((until, key));
+        }
     }
 }
 

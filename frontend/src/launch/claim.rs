@@ -1,0 +1,328 @@
+//! The claim of an id and a name: made before anything else, taken back on every way out but success (DESIGN 4, 4.2).
+
+use cgleaf_shared::attestation::{Attestation, Foreign, Verdict, verify};
+use cgleaf_shared::cgroup::CgroupRoot;
+use cgleaf_shared::id::{BootTime, SessionId, SessionName};
+use cgleaf_shared::process::ProcessId;
+use cgleaf_shared::wire::{Reply, Request};
+use serde_json::Map;
+
+use super::Site;
+use super::program::new_mark;
+use super::scope;
+use crate::base::machine_id;
+use crate::client::{Client, find_all};
+use crate::error::{Code, Error, Result};
+use crate::records::{FORMAT, Found, HelperRef, Maker, Names, Phase, Record, Store, Tier};
+use crate::steps;
+use crate::trace::{self, Field, Role};
+
+/// An id that is ours, and a name. Unless it is kept, both are given back when this is dropped.
+#[derive(Debug)]
+pub(super) struct Claim {
+    /// `None` only under a root mode's helper, whose list is enough (DESIGN 4.2).
+    store: Option<Store>,
+    names: Option<Names>,
+    record: Record,
+    kept: bool,
+}
+
+/// Who is claimed for.
+#[derive(Debug, Clone, Default)]
+pub struct Identity {
+    /// The id; a new one where there is none.
+    pub session: Option<SessionId>,
+    /// The name.
+    pub name: Option<SessionName>,
+}
+
+impl Claim {
+    /// Claims an id, and then a name.
+    ///
+    /// # Errors
+    /// USAGE: the id was used before, or the name is that of a living session. STORAGE: the claim cannot be written, and
+    /// no helper of a root mode keeps the session instead.
+    pub(super) fn make(site: &Site<'_>, identity: &Identity, tier: Tier) -> Result<Self> {
+        let session = match (&identity.session, scope::entered_for()) {
+            (Some(session), _) => session.clone(),
+            (None, Some(session)) => session,
+            (None, None) => SessionId::generate()?,
+        };
+        let mut claim = Self {
+            store: None,
+            names: None,
+            record: new_record(session, identity.name.clone(), tier)?,
+            kept: false,
+        };
+        let started = trace::started();
+        let claimed = claim.claim_id(site, identity.session.is_some());
+        trace::event(
+            Role::Create,
+            "Claim",
+            started,
+            &[("ok", Field::Flag(claimed.is_ok()))],
+        );
+        match claimed {
+            Err(error) if error.code() == Code::Storage && has_root_helper(site) => {
+                site.notice(&format!(
+                    "{}; the session has no record, its helper alone knows of it",
+                    error.message()
+                ));
+                claim.store = None;
+            }
+            other => other?,
+        }
+        steps::at("create:claimed");
+        if let Some(name) = identity.name.clone() {
+            claim.claim_name(site, &name)?;
+        }
+        Ok(claim)
+    }
+
+    fn claim_id(&mut self, site: &Site<'_>, chosen: bool) -> Result<()> {
+        let store = Store::open(site.base)?;
+        let session = &self.record.session;
+        if chosen && let Ok(as_name) = session.as_str().parse::<SessionName>() {
+            let names = Names::open(site.base)?;
+            if let Some(holder) = names.holder(&as_name)?
+                && holder != *session
+                && !is_over(site, &store, &holder)?
+            {
+                let why = format!(
+                    "session {holder} is called {session}: an id may not equal the name of a living session"
+                );
+                return Err(Error::new(Code::Usage, why));
+            }
+        }
+        match store.claim(&self.record) {
+            Err(error) if error.code() == Code::Usage && self.is_own_intent(&store)? => {}
+            other => other?,
+        }
+        self.store = Some(store);
+        Ok(())
+    }
+
+    /// Whether this very process claimed the id before it was executed again in a scope of its own: pid and start ticks are
+    /// the same across execve(2).
+    fn is_own_intent(&self, store: &Store) -> Result<bool> {
+        let found = store.read(&self.record.session)?;
+        Ok(matches!(found, Some(Found::Record(record))
+            if record.phase == Phase::Intent && record.maker == self.record.maker))
+    }
+
+    fn claim_name(&mut self, site: &Site<'_>, name: &SessionName) -> Result<()> {
+        let Some(store) = &self.store else {
+            return Ok(());
+        };
+        let names = Names::open(site.base)?;
+        if let Ok(id) = name.as_str().parse()
+            && id != self.record.session
+            && store.read(&id)?.is_some()
+        {
+            let why = format!("there is a session with the id {name}: a name may not equal an id");
+            return Err(Error::new(Code::Usage, why));
+        }
+        let session = &self.record.session;
+        if !names.claim(name, session)? {
+            match names.holder(name)? {
+                Some(holder) if holder == *session => {}
+                Some(holder) if !is_over(site, store, &holder)? => {
+                    let why = format!(
+                        "the name {name} is taken by session {holder}, which is not over: choose another, or destroy that one"
+                    );
+                    return Err(Error::new(Code::Usage, why).with("holder", holder.as_str()));
+                }
+                _ => names.replace(name, session)?,
+            }
+        }
+        self.names = Some(names);
+        Ok(())
+    }
+
+    /// The record as it was last written.
+    pub(super) fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Changes what the next write writes.
+    pub(super) fn record_mut(&mut self) -> &mut Record {
+        &mut self.record
+    }
+
+    /// The records, where there are any.
+    pub(super) fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
+    }
+
+    /// Looks for the tombstone: after enrolment, so that a destroy that laid it earlier is seen, and one that lays it later
+    /// finds the leaf.
+    ///
+    /// # Errors
+    /// SESSION_ALREADY_DESTROYED if it is there. STORAGE if that cannot be told.
+    pub(super) fn look_for_tombstone(&self) -> Result<()> {
+        steps::at("create:enrolled");
+        let Some(store) = &self.store else {
+            return Ok(());
+        };
+        let started = trace::started();
+        let found = store.has_tombstone(&self.record.session)?;
+        trace::event(
+            Role::Create,
+            "LookTomb",
+            started,
+            &[("found", Field::Flag(found))],
+        );
+        steps::at("create:looked");
+        if found {
+            Err(self.destroyed_meanwhile())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn destroyed_meanwhile(&self) -> Error {
+        let session = &self.record.session;
+        Error::new(
+            Code::SessionAlreadyDestroyed,
+            format!(
+                "session {session} was destroyed before its program started: that id must not start any more"
+            ),
+        )
+        .with("session", session.as_str())
+    }
+
+    /// Writes the phase `running`, with the leaf and the leader.
+    ///
+    /// # Errors
+    /// SESSION_ALREADY_DESTROYED if a destroy has begun meanwhile. STORAGE.
+    pub(super) fn write_running(&mut self) -> Result<()> {
+        self.record.phase = Phase::Running;
+        let started = trace::started();
+        if let Some(store) = &self.store
+            && !store.advance(&self.record)?
+        {
+            return Err(self.destroyed_meanwhile());
+        }
+        trace::event(Role::Create, "WriteRunning", started, &[]);
+        steps::at("create:running");
+        Ok(())
+    }
+
+    /// Puts the leaf, its helper and the leader into the record.
+    pub(super) fn set_leaf(
+        &mut self,
+        attestation: Attestation,
+        helper: HelperRef,
+        leader: ProcessId,
+    ) {
+        self.record.attestation = Some(attestation);
+        self.record.helper = Some(helper);
+        self.record.leader = Some(leader);
+    }
+
+    /// Success: the id stays used, and the name taken.
+    pub(super) fn keep(&mut self) {
+        self.kept = true;
+    }
+
+    /// Gives the name back: the session is over.
+    pub(super) fn release_name(&self) {
+        if let (Some(names), Some(name)) = (&self.names, &self.record.name) {
+            let _ = names.release(name, &self.record.session);
+        }
+    }
+
+    /// Gives everything back. A record that a destroy has taken further is the destroy's.
+    fn give_back(&self) {
+        let session = &self.record.session;
+        self.release_name();
+        let Some(store) = &self.store else { return };
+        let ours = matches!(store.read(session), Ok(Some(Found::Record(record)))
+            if record.maker == self.record.maker && record.phase <= Phase::Running);
+        if ours {
+            let _ = store.forget(session);
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.kept {
+            let started = trace::started();
+            self.give_back();
+            trace::event(Role::Create, "GiveUp", started, &[]);
+        }
+    }
+}
+
+fn new_record(session: SessionId, name: Option<SessionName>, tier: Tier) -> Result<Record> {
+    Ok(Record {
+        format: FORMAT,
+        session,
+        name,
+        phase: Phase::Intent,
+        tier,
+        maker: Maker::this_process()?,
+        created: BootTime::now(),
+        machine_id: machine_id(),
+        leader: None,
+        attestation: None,
+        helper: None,
+        group: None,
+        mark: Some(new_mark()?),
+        log: None,
+        exit: None,
+        unknown: Map::new(),
+    })
+}
+
+/// Whether a helper answers that serves as root, with the record optional.
+fn has_root_helper(site: &Site<'_>) -> bool {
+    let (clients, _) = find_all(site.base, site.socket);
+    clients.iter().any(|client| {
+        cgleaf_shared::wire::Mode::from_name(client.mode())
+            .is_some_and(cgleaf_shared::wire::Mode::is_root_mode)
+    })
+}
+
+/// Whether a session is proven over, so that its name may be taken. What cannot be told is not.
+fn is_over(site: &Site<'_>, store: &Store, session: &SessionId) -> Result<bool> {
+    Ok(match store.read(session)? {
+        Some(Found::Record(record)) if record.phase.is_over() => true,
+        Some(Found::Record(record)) => match (&record.attestation, record.phase) {
+            (Some(attestation), _) => leaf_is_over(attestation),
+            (None, Phase::Intent) => !record.maker.may_live() && no_helper_has(site, session),
+            (None, _) => false,
+        },
+        Some(Found::Damaged { .. }) => false,
+        None => no_helper_has(site, session),
+    })
+}
+
+/// Only `Gone`, an earlier boot, or `populated 0` of a leaf whose leader was in it says so.
+fn leaf_is_over(attestation: &Attestation) -> bool {
+    let Ok(root) = CgroupRoot::open() else {
+        return false;
+    };
+    match verify(attestation, &root) {
+        Verdict::Gone | Verdict::Foreign(Foreign::EarlierBoot) => true,
+        Verdict::Proven(dir) => dir.events().is_ok_and(|events| !events.populated),
+        _ => false,
+    }
+}
+
+fn no_helper_has(site: &Site<'_>, session: &SessionId) -> bool {
+    let (mut clients, _) = find_all(site.base, site.socket);
+    clients.iter_mut().all(|client| lacks(client, session))
+}
+
+fn lacks(client: &mut Client, session: &SessionId) -> bool {
+    let request = Request::Open {
+        session: session.clone(),
+    };
+    match client.call(&request) {
+        Ok(Reply::Opened(opened)) => !opened.entry.state.populated && opened.entry.leader.is_some(),
+        Err(error) => error.code() == Code::SessionNotFound,
+        Ok(_) => false,
+    }
+}

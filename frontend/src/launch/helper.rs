@@ -1,0 +1,249 @@
+//! Asking for a new session: the helpers in their order, one that is started where none answers, and the one whose session
+//! the caller is in already (DESIGN 3.1).
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cgleaf_shared::wire::{Refusal, RefusalCode, Reply, Request};
+
+use super::Site;
+use super::start_helper::{self, Way};
+use crate::client::{Client, Deadline, places, refused};
+use crate::error::{Code, Error, Result};
+
+/// What a helper answered.
+#[derive(Debug)]
+pub(super) struct Answered {
+    /// Who.
+    pub(super) client: Client,
+    /// What. Never a refusal.
+    pub(super) reply: Reply,
+    /// The descriptor that came with it.
+    pub(super) descriptor: Option<OwnedFd>,
+}
+
+/// What asking all of them came to.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// One did it.
+    Answered(Box<Answered>),
+    /// There is none, or none serves the place where this process is: what each said.
+    NotServed(Vec<String>),
+    /// The kernel does not let the helper move this process from where it is.
+    MoveDenied(Refusal),
+}
+
+/// How often a helper is started in one call: two frontends may race, and a helper may be just ending.
+const MOST_STARTS: u32 = 3;
+/// How long to wait before looking again for a helper that is just ending, or just beginning.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Asks the helpers in their order for something that begins a session.
+///
+/// # Errors
+/// Every refusal but "place not served" and a move that was denied; HELPER_UNREACHABLE for a named socket where nobody
+/// listens, or when the time is over.
+pub(super) fn ask(site: &Site<'_>, request: &Request) -> Result<Asked> {
+    Search {
+        site,
+        request,
+        deadline: Deadline::after(Deadline::REQUEST),
+        said: Vec::new(),
+        refused_at: Vec::new(),
+    }
+    .run()
+}
+
+struct Search<'a> {
+    site: &'a Site<'a>,
+    request: &'a Request,
+    deadline: Deadline,
+    /// What each helper, or the lack of one, said.
+    said: Vec<String>,
+    /// The sockets whose helpers do not serve this place.
+    refused_at: Vec<PathBuf>,
+}
+
+enum Attempt {
+    Done(Asked),
+    NotServed,
+    /// The helper was just ending: look again.
+    Again,
+}
+
+impl Search<'_> {
+    fn run(mut self) -> Result<Asked> {
+        let mut starts = 0;
+        loop {
+            self.said.clear();
+            match self.ask_those_there_are()? {
+                Attempt::Done(asked) => return Ok(asked),
+                Attempt::Again => {
+                    self.pause()?;
+                    continue;
+                }
+                Attempt::NotServed => {}
+            }
+            let Some(way) = self.way_to_start() else {
+                return Ok(Asked::NotServed(self.said));
+            };
+            starts += 1;
+            match self.ask_a_new_one(&way)? {
+                Attempt::Done(asked) => return Ok(asked),
+                Attempt::Again if starts < MOST_STARTS => self.pause()?,
+                Attempt::Again | Attempt::NotServed => return Ok(Asked::NotServed(self.said)),
+            }
+        }
+    }
+
+    fn pause(&self) -> Result<()> {
+        if self.deadline.left().is_none() {
+            return Err(Error::new(
+                Code::HelperUnreachable,
+                format!("no helper answered in time: {}", self.said.join("; ")),
+            ));
+        }
+        std::thread::sleep(PAUSE);
+        Ok(())
+    }
+
+    fn ask_those_there_are(&mut self) -> Result<Attempt> {
+        let mut answer = Attempt::NotServed;
+        for (named_by, socket) in places(self.site.base, self.site.socket) {
+            if self.refused_at.contains(&socket) {
+                continue;
+            }
+            match Client::connect(&socket) {
+                Err(error) if is_named(&named_by) => return Err(error),
+                Err(error) => self.said.push(error.message().to_owned()),
+                Ok(client) => match self.attempt(client)? {
+                    Attempt::NotServed => self.refused_at.push(socket),
+                    Attempt::Again => answer = Attempt::Again,
+                    done @ Attempt::Done(_) => return Ok(done),
+                },
+            }
+        }
+        Ok(answer)
+    }
+
+    /// How a helper can be started here; `None` where one was named, or where that one has said already that it does not
+    /// serve this place.
+    fn way_to_start(&mut self) -> Option<Way> {
+        let named = places(self.site.base, self.site.socket);
+        if named.iter().any(|(by, _)| is_named(by)) {
+            return None;
+        }
+        match Way::here(self.site) {
+            Ok(way) if self.refused_at.contains(&way.socket(self.site.base)) => None,
+            Ok(way) => Some(way),
+            Err(error) => {
+                self.said.push(error.message().to_owned());
+                None
+            }
+        }
+    }
+
+    fn ask_a_new_one(&mut self, way: &Way) -> Result<Attempt> {
+        let new = match start_helper::start(self.site, way) {
+            Ok(new) => new,
+            Err(error) => {
+                self.said.push(error.message().to_owned());
+                return Ok(Attempt::NotServed);
+            }
+        };
+        let (client, words) = new.into_parts();
+        match self.attempt(client)? {
+            Attempt::Again => {
+                let words = words.read();
+                if words.mentions("OOMPolicy") && way.asks_for_oom_policy() {
+                    return self.ask_a_new_one(&way.without_oom_policy());
+                }
+                self.said.push(format!("{}: {words}", way.shown()));
+                Ok(if words.mentions(start_helper::ANOTHER_HAS_IT) {
+                    Attempt::Again
+                } else {
+                    Attempt::NotServed
+                })
+            }
+            other => Ok(other),
+        }
+    }
+
+    fn attempt(&mut self, mut client: Client) -> Result<Attempt> {
+        let (reply, descriptor) = match client.call_full(self.request, None, self.deadline) {
+            Ok(answer) => answer,
+            // Before Welcome nothing was done: that one is just ending, or did not start.
+            Err(error) if error.code() == Code::HelperUnreachable && client.welcome().is_none() => {
+                self.said.push(error.message().to_owned());
+                return Ok(Attempt::Again);
+            }
+            Err(error) => return Err(error),
+        };
+        let Reply::Refused(refusal) = reply else {
+            return Ok(answered(client, reply, descriptor));
+        };
+        match refusal.kind() {
+            RefusalCode::Ending => {
+                self.said.push(refusal.message);
+                Ok(Attempt::Again)
+            }
+            RefusalCode::PlaceNotServed => {
+                self.said.push(refusal.message);
+                Ok(Attempt::NotServed)
+            }
+            RefusalCode::MoveDenied => Ok(Attempt::Done(Asked::MoveDenied(refusal))),
+            RefusalCode::InsideSession => self.ask_the_one_we_are_in(&refusal).map(Attempt::Done),
+            _ => Err(with_skew(&client, refused(&refusal))),
+        }
+    }
+
+    /// Rule 1: who is in a session already is moved only beneath it, by the helper that made it. Asked once.
+    fn ask_the_one_we_are_in(&self, refusal: &Refusal) -> Result<Asked> {
+        if refusal.socket.is_empty() {
+            return Err(refused(refusal));
+        }
+        let unreachable = |error: Error| {
+            error.while_doing(format_args!(
+                "{}; ask the helper of that session",
+                refusal.message
+            ))
+        };
+        let mut client = Client::connect(Path::new(&refusal.socket)).map_err(unreachable)?;
+        let (reply, descriptor) = client
+            .call_full(self.request, None, self.deadline)
+            .map_err(unreachable)?;
+        match reply {
+            Reply::Refused(refusal) if refusal.kind() == RefusalCode::MoveDenied => {
+                Ok(Asked::MoveDenied(refusal))
+            }
+            Reply::Refused(refusal) => Err(refused(&refusal)),
+            reply => Ok(Asked::Answered(Box::new(Answered {
+                client,
+                reply,
+                descriptor,
+            }))),
+        }
+    }
+}
+
+fn answered(client: Client, reply: Reply, descriptor: Option<OwnedFd>) -> Attempt {
+    Attempt::Done(Asked::Answered(Box::new(Answered {
+        client,
+        reply,
+        descriptor,
+    })))
+}
+
+/// Whether somebody chose this socket, so that no other will do.
+fn is_named(named_by: &str) -> bool {
+    matches!(named_by, "--socket" | "CGLEAF_SOCKET")
+}
+
+/// A refusal that comes of different versions says so first.
+fn with_skew(client: &Client, error: Error) -> Error {
+    match client.version_skew() {
+        Some(skew) => error.while_doing(skew),
+        None => error,
+    }
+}

@@ -1,0 +1,28 @@
+//! Starting a program in a session of its own (DESIGN 4): the helper found or started, the id claimed, the leaf made,
+//! the program enrolled before it is executed.
+
+mod child;
+mod claim;
+mod clean;
+mod end;
+mod exec;
+mod failure;
+mod gate;
+mod helper;
+mod leaf;
+mod lease;
+mod plan;
+mod program;
+mod run;
+mod scope;
+mod signals;
+mod start_helper;
+mod take_over;
+mod watch;
+
+pub use claim::Identity;
+pub use exec::exec;
+pub use failure::{BEFORE_THE_PROGRAM, Failure, NOT_EXECUTABLE, NOT_FOUND};
+pub use plan::{Plan, Site, TierWanted};
+pub use program::{MARK_VARIABLE, Program, SESSION_VARIABLE};
+pub use run::{Leftovers, RunOptions, TIMED_OUT, run};

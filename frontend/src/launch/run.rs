@@ -1,0 +1,277 @@
+//! `run`: the program as a child that is born in its leaf, and this process as its stand-in until it ends.
+
+use std::time::Duration;
+
+use cgleaf_shared::wire::Target;
+use nix::errno::Errno;
+
+use super::child::{self, Child, Nursery};
+use super::claim::Claim;
+use super::end::{self, Ended};
+use super::failure::Failure;
+use super::gate::Outcome;
+use super::leaf;
+use super::lease::Lease;
+use super::program::{Program, cannot_execute};
+use super::signals::Signals;
+use super::watch::{Happened, Watch};
+use super::{Plan, Site};
+use crate::client::Deadline;
+use crate::error::{Code, Error, Result};
+use crate::records::{Exit, Record, Tier};
+use crate::steps;
+use crate::trace::{self, Role};
+
+/// The exit status of a run that took too long.
+pub const TIMED_OUT: u8 = 124;
+
+/// What happens to the rest of a session when its leader ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Leftovers {
+    /// They are ended.
+    #[default]
+    Kill,
+    /// They go on.
+    Keep,
+    /// They are waited for.
+    Wait,
+}
+
+/// How a program is run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RunOptions {
+    /// What happens to the rest.
+    pub leftovers: Leftovers,
+    /// How long the session has between SIGTERM and SIGKILL.
+    pub grace: Option<Duration>,
+    /// How long it may take.
+    pub timeout: Option<Duration>,
+    /// Whether the session ends with this process, however that ends.
+    pub die_with_frontend: bool,
+}
+
+/// Runs a program in a new session and answers with its exit status. `enrolled` is told of the session just before the
+/// program starts.
+///
+/// # Errors
+/// The program was not started; nothing is left behind.
+pub fn run(
+    site: &Site<'_>,
+    plan: &Plan,
+    options: RunOptions,
+    enrolled: &mut dyn FnMut(&Record) -> Result<()>,
+) -> std::result::Result<u8, Failure> {
+    if options.die_with_frontend && options.leftovers == Leftovers::Keep {
+        let why = "--leftovers keep and --die-with-frontend exclude each other";
+        return Err(Error::new(Code::Usage, why).into());
+    }
+    let program = Program::find(&plan.words)?;
+    let parent = leaf::parent(site, plan.parent.as_deref())?;
+    let signals = Signals::take()?;
+    let mut claim = Claim::make(site, &plan.identity, Tier::Cgroup)?;
+    let nursery = Nursery {
+        site,
+        plan,
+        parent,
+        program: &program,
+        signals: &signals,
+        prepare: &|| {},
+    };
+    let child = nursery.enrolled_child(&mut claim)?;
+    let mut run = Run {
+        site,
+        options,
+        signals: &signals,
+        claim,
+        lease: None,
+    };
+    let (child, deadline) = run.start(child, &program, enrolled)?;
+    Ok(run.until_the_end(child, deadline))
+}
+
+/// A child at its gate, and then the program.
+struct Run<'a> {
+    site: &'a Site<'a>,
+    options: RunOptions,
+    signals: &'a Signals,
+    claim: Claim,
+    lease: Option<Lease>,
+}
+
+/// A program that was executed, or whose process has ended already.
+struct Running {
+    watch: Watch,
+    events: crate::client::LeafEvents,
+    /// Its end, where that came before it was seen to be executed.
+    exit: Option<Exit>,
+}
+
+impl Run<'_> {
+    /// Looks for the tombstone, writes `running`, and lets the child through its gate.
+    fn start(
+        &mut self,
+        mut child: Child,
+        program: &Program,
+        enrolled: &mut dyn FnMut(&Record) -> Result<()>,
+    ) -> std::result::Result<(Running, Option<Deadline>), Failure> {
+        let pid = child.pid;
+        if let Err(error) = self.let_go(&mut child, enrolled) {
+            return Err(self.take_back(child, error.into()));
+        }
+        let deadline = self.options.timeout.map(Deadline::after);
+        let mut watch = Watch::new(pid);
+        let leaf = self.claim.record().attestation.clone();
+        let exit = match watch.until_executed(self.signals, leaf.as_ref(), &mut child.gate) {
+            (Outcome::Failed(errno), _) => {
+                let failure = cannot_execute(program.path(), Errno::from_raw(errno));
+                return Err(self.take_back(child, failure));
+            }
+            (Outcome::Through, exit) => exit,
+        };
+        self.claim.keep();
+        let Child { client, events, .. } = child;
+        if let Some(lease) = &mut self.lease {
+            lease.keep(client);
+        }
+        Ok((
+            Running {
+                watch,
+                events,
+                exit,
+            },
+            deadline,
+        ))
+    }
+
+    fn let_go(
+        &mut self,
+        child: &mut Child,
+        enrolled: &mut dyn FnMut(&Record) -> Result<()>,
+    ) -> Result<()> {
+        self.claim.look_for_tombstone()?;
+        self.claim.write_running()?;
+        if self.options.die_with_frontend {
+            self.lease = Some(Lease::take(&mut child.client, self.claim.record())?);
+        }
+        enrolled(self.claim.record())?;
+        steps::at("create:exec");
+        trace::event(Role::Create, "Exec", trace::started(), &[]);
+        child.gate.open()
+    }
+
+    /// The child does not become the program: it ends, and its leaf goes.
+    fn take_back(&self, child: Child, failure: Failure) -> Failure {
+        let Child {
+            pid, gate, client, ..
+        } = child;
+        drop(gate);
+        child::reap(pid);
+        if let Some(attestation) = &self.claim.record().attestation {
+            end::remove_empty(client, &Target::from(attestation));
+        }
+        failure
+    }
+
+    /// Stands in for the program until it has ended, and then sees to what it leaves.
+    fn until_the_end(&mut self, running: Running, deadline: Option<Deadline>) -> u8 {
+        let Running {
+            mut watch,
+            mut events,
+            exit,
+        } = running;
+        let leaf = self.claim.record().attestation.clone();
+        let mut exit = exit;
+        let mut timed_out = false;
+        while exit.is_none() {
+            let lease = self.lease.as_ref().and_then(Lease::connection);
+            match watch.next(
+                self.signals,
+                leaf.as_ref(),
+                lease,
+                deadline.filter(|_| !timed_out),
+            ) {
+                Happened::Ended(ended) => exit = Some(ended),
+                Happened::LeaseBroke => self.renew_lease(),
+                Happened::TimeIsOver => {
+                    timed_out = true;
+                    self.end_session();
+                }
+            }
+        }
+        let exit = exit.unwrap_or(Exit::Code(0));
+        timed_out |= self.see_to_leftovers(exit, &mut events, deadline.filter(|_| !timed_out));
+        if timed_out { TIMED_OUT } else { exit.status() }
+    }
+
+    fn renew_lease(&mut self) {
+        let renewed = Lease::renew(self.site, self.claim.record());
+        if let Err(error) = &renewed {
+            self.site.notice(&format!(
+                "the session will not end with this process: {}",
+                error.message()
+            ));
+        }
+        self.lease = renewed.ok();
+    }
+
+    /// Whether the time was over before what the leader left had ended.
+    fn see_to_leftovers(
+        &mut self,
+        exit: Exit,
+        events: &mut crate::client::LeafEvents,
+        deadline: Option<Deadline>,
+    ) -> bool {
+        self.claim.record_mut().exit = Some(exit);
+        let mut timed_out = false;
+        if !end::is_over(events) {
+            match self.options.leftovers {
+                Leftovers::Keep => return self.keep_the_rest(),
+                Leftovers::Kill => self.end_session(),
+                Leftovers::Wait => timed_out = self.wait_for_the_rest(events, deadline),
+            }
+        }
+        end::write_the_end(&self.claim, events);
+        timed_out
+    }
+
+    fn keep_the_rest(&self) -> bool {
+        let session = &self.claim.record().session;
+        end::write_exit(&self.claim);
+        self.site.notice(&format!(
+            "session {session} goes on without its first program; `cgleaf destroy {session}` ends it"
+        ));
+        false
+    }
+
+    /// From here on this process is its own again: a signal ends it, and the session goes on.
+    fn wait_for_the_rest(
+        &mut self,
+        events: &mut crate::client::LeafEvents,
+        deadline: Option<Deadline>,
+    ) -> bool {
+        end::write_exit(&self.claim);
+        self.signals.give_back();
+        loop {
+            match events.wait_for_end(deadline) {
+                Ok(crate::client::WaitEnd::Deadline) => {
+                    self.end_session();
+                    return true;
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                _ => return false,
+            }
+        }
+    }
+
+    fn end_session(&self) {
+        match end::end(self.claim.record(), self.options.grace) {
+            Ok(Ended { killed: 0 }) => {}
+            Ok(Ended { killed }) => {
+                let session = &self.claim.record().session;
+                self.site
+                    .notice(&format!("session {session}: {killed} left over, ended"));
+            }
+            Err(error) => self.site.notice(error.message()),
+        }
+    }
+}

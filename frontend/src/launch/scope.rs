@@ -1,0 +1,108 @@
+//! The way out of a login session's scope, from which the user's helper cannot move anybody: the cgroup above both is
+//! root's (EACCES). The frontend executes itself again under `systemd-run --user --scope`, and enrols from there (DESIGN 4).
+
+use std::ffi::OsString;
+
+use cgleaf_shared::cgroup::{CgroupRoot, attributes, own_path};
+use cgleaf_shared::id::SessionId;
+use cgleaf_shared::wire::Refusal;
+
+use super::Site;
+use super::exec::restore_signals;
+use super::program::{IN_SCOPE_VARIABLE, c_string, c_strings};
+use super::start_helper::{systemd_is_init, tool, user_runtime_directory};
+use crate::client::refused;
+use crate::error::{Code, Error, Result};
+use crate::sys::{self, Image};
+
+/// Executes this process again in a scope of its own. It comes back only if that may not, or cannot, be done: always with
+/// the reason.
+pub(super) fn enter_one(site: &Site<'_>, session: &str, refusal: &Refusal) -> Error {
+    match image(session, refusal) {
+        Ok(image) => {
+            if let Some(number) = site.kept_descriptor {
+                let _ = sys::set_close_on_exec(number, false);
+            }
+            restore_signals();
+            let error = image.execute();
+            refused(refusal).while_doing(format!("execute systemd-run: {error}"))
+        }
+        Err(error) => error,
+    }
+}
+
+/// The session whose claim this process made before it was executed again, if it was.
+pub(super) fn entered_for() -> Option<SessionId> {
+    std::env::var(IN_SCOPE_VARIABLE).ok()?.parse().ok()
+}
+
+fn image(session: &str, refusal: &Refusal) -> Result<Image> {
+    if entered_for().is_some() {
+        return Err(refused(refusal).while_doing(
+            "this process is in a scope of its own already, and still cannot be moved",
+        ));
+    }
+    if !systemd_is_init() || user_runtime_directory().is_none() {
+        return Err(refused(refusal));
+    }
+    if is_inside_a_session()? {
+        // systemd would take this process out of the session that it is in, which nothing may.
+        return Err(refused(refusal).while_doing("this process is inside a session already"));
+    }
+    let mut words: Vec<OsString> = vec![tool("systemd-run")?.into()];
+    words.extend(
+        [
+            "--user",
+            "--scope",
+            "--quiet",
+            "--collect",
+            "--description=on the way into a session of cgleaf",
+            "--",
+        ]
+        .map(OsString::from),
+    );
+    words.push(own_program().into());
+    words.extend(std::env::args_os().skip(1));
+    let path = c_string(words.first().cloned().unwrap_or_default())?;
+    Ok(Image::new(
+        path,
+        c_strings(words)?,
+        c_strings(environment(session))?,
+    ))
+}
+
+fn own_program() -> std::path::PathBuf {
+    std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into())
+}
+
+fn environment(session: &str) -> Vec<OsString> {
+    let mut all: Vec<OsString> = std::env::vars_os()
+        .map(|(name, value)| {
+            let mut entry = name;
+            entry.push("=");
+            entry.push(value);
+            entry
+        })
+        .collect();
+    all.push(format!("{IN_SCOPE_VARIABLE}={session}").into());
+    if std::env::var_os("XDG_RUNTIME_DIR").is_none()
+        && let Some(directory) = user_runtime_directory()
+    {
+        let mut entry = OsString::from("XDG_RUNTIME_DIR=");
+        entry.push(directory);
+        all.push(entry);
+    }
+    all
+}
+
+/// Rule 1, as the frontend itself sees it: whether this process's cgroup or any ancestor is a leaf.
+fn is_inside_a_session() -> Result<bool> {
+    let root = CgroupRoot::open().map_err(|why| Error::new(Code::Unsupported, why.to_string()))?;
+    for path in own_path()?.ancestors() {
+        let dir = root.open_path(&path)?;
+        if dir.attribute(attributes::SESSION)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,138 @@
+//! The signals of a process that stands in for a program: what processes send is passed on, what the terminal sends the
+//! program has already (DESIGN 4).
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use cgleaf_shared::attestation::Attestation;
+use cgleaf_shared::process::{Pid, Proc, State};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
+
+use super::exec::restore_signals;
+use crate::error::{Code, OrCode, Result};
+use crate::sys::{self, Disposition};
+
+/// Signals that say that this very process did something wrong: they are not for the program.
+const OWN_FAULTS: [Signal; 7] = [
+    Signal::SIGSEGV,
+    Signal::SIGBUS,
+    Signal::SIGFPE,
+    Signal::SIGILL,
+    Signal::SIGTRAP,
+    Signal::SIGSYS,
+    Signal::SIGABRT,
+];
+
+/// All other signals, blocked and read as data; so none of them stops or ends this process before it has looked, and none
+/// is lost between two calls.
+#[derive(Debug)]
+pub(super) struct Signals {
+    fd: SignalFd,
+    mask_before: SigSet,
+    child_before: Disposition,
+}
+
+impl Signals {
+    /// Takes them. SIGCHLD gets its default too: where it is ignored, the kernel throws a child's exit status away.
+    ///
+    /// # Errors
+    /// INTERNAL if they cannot be blocked or read.
+    pub(super) fn take() -> Result<Self> {
+        let mut mask = SigSet::all();
+        for signal in OWN_FAULTS {
+            mask.remove(signal);
+        }
+        let mut before = SigSet::empty();
+        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), Some(&mut before))
+            .or_code(Code::Internal)?;
+        let child_before = sys::disposition(libc::SIGCHLD);
+        sys::set_disposition(libc::SIGCHLD, Disposition::Default);
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        Ok(Self {
+            fd: SignalFd::with_flags(&mask, flags).or_code(Code::Internal)?,
+            mask_before: before,
+            child_before,
+        })
+    }
+
+    /// Puts everything back as this process was started with, for a program or for what it does by itself.
+    pub(super) fn give_back(&self) {
+        restore_signals();
+        sys::set_disposition(libc::SIGCHLD, self.child_before);
+        let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.mask_before), None);
+    }
+
+    /// The next one that is waiting.
+    pub(super) fn next(&self) -> Option<siginfo> {
+        self.fd.read_signal().ok().flatten()
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Passes a signal on to the leader, if it is one that the leader does not have yet.
+pub(super) fn pass_on(info: &siginfo, leader: Pid, leaf: Option<&Attestation>) {
+    let Ok(number) = i32::try_from(info.ssi_signo) else {
+        return;
+    };
+    if number == libc::SIGCHLD || info.ssi_code == libc::SI_KERNEL {
+        return;
+    }
+    if number == libc::SIGCONT {
+        // A shell continues the whole group, the leader with it.
+        continue_if_stopped(leader);
+        return;
+    }
+    let sender = i32::try_from(info.ssi_pid).ok().and_then(Pid::new);
+    if sender.is_some_and(|sender| sender == leader || is_in(sender, leaf)) {
+        // Sent by the session itself, to its whole group: the leader has it, or has sent it.
+        return;
+    }
+    send(leader, number);
+}
+
+/// The leader is a child that was not reaped: its number is its own.
+fn send(leader: Pid, number: i32) {
+    sys::signal_child(leader, number);
+}
+
+/// Continues the leader if it is stopped, and leaves it alone if it is not.
+pub(super) fn continue_if_stopped(leader: Pid) {
+    let stopped = Proc::system()
+        .and_then(|proc| proc.process(leader))
+        .and_then(|directory| directory.stat())
+        .is_ok_and(|stat| matches!(stat.state, State::Stopped));
+    if stopped {
+        send(leader, libc::SIGCONT);
+    }
+}
+
+/// Whether a process is in a leaf or beneath it.
+fn is_in(process: Pid, leaf: Option<&Attestation>) -> bool {
+    let Some(leaf) = leaf else { return false };
+    let line = Proc::system()
+        .and_then(|proc| proc.process(process))
+        .and_then(|directory| directory.cgroup());
+    line.is_ok_and(|line| line.path.starts_with(leaf.leaf_path.as_str()))
+}
+
+/// The program was stopped by this signal: so is this process, and a shell sees its job stopped by it. It comes back when
+/// this process is continued.
+pub(super) fn stop_too(by: Signal) {
+    let own = nix::unistd::getpid();
+    let ignored = sys::disposition(by as i32) == Disposition::Ignore;
+    if by == Signal::SIGSTOP || ignored {
+        let _ = kill(own, Signal::SIGSTOP);
+        return;
+    }
+    let mut only = SigSet::empty();
+    only.add(by);
+    // It is delivered as it is unblocked.
+    let _ = kill(own, by);
+    let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&only), None);
+    let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&only), None);
+}

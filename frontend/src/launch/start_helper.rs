@@ -1,0 +1,425 @@
+//! Starting a helper: in a transient scope of a service manager, or directly (DESIGN 3.1).
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cgleaf_shared::id::{Nonce, Uid};
+use cgleaf_shared::wire::Mode;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::clean;
+use super::program::{c_string, c_strings};
+use super::{Site, take_over};
+use crate::base::Base;
+use crate::client::Client;
+use crate::error::{Code, Error, OrCode, Result};
+use crate::sys::Image;
+
+/// What a helper that lost the race for the socket says.
+pub(super) const ANOTHER_HAS_IT: &str = "another helper has";
+
+/// The directories in which the tools of a system lie. PATH is the caller's, and root's helper must not be.
+const TOOL_DIRECTORIES: [&str; 5] = [
+    "/usr/bin",
+    "/bin",
+    "/usr/local/bin",
+    "/run/current-system/sw/bin",
+    "/usr/sbin",
+];
+const PATH_OF_TOOLS: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// How a helper is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Way {
+    /// In a transient scope.
+    Scope {
+        /// Whose manager makes it.
+        manager: Manager,
+        /// The path of systemd-run.
+        systemd_run: PathBuf,
+        /// Whether to ask for `OOMPolicy=continue`, which systemd refuses for scopes up to 247.
+        oom_policy: bool,
+    },
+    /// As it is, in a directory that it is given, or that it makes beneath its own cgroup.
+    Direct {
+        /// That directory.
+        scope_dir: Option<PathBuf>,
+    },
+}
+
+/// A service manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manager {
+    /// The user's.
+    User,
+    /// PID 1.
+    System,
+}
+
+impl Way {
+    /// How one can be started here.
+    ///
+    /// # Errors
+    /// UNSUPPORTED: systemd runs here and has no manager for this user, or no systemd-run.
+    pub(super) fn here(site: &Site<'_>) -> Result<Self> {
+        if let Some(directory) = site.scope_dir {
+            return Ok(Self::Direct {
+                scope_dir: Some(std::path::absolute(directory).or_code(Code::Usage)?),
+            });
+        }
+        if !systemd_is_init() {
+            return Ok(Self::Direct { scope_dir: None });
+        }
+        let manager = if Uid::effective() == Uid::ROOT {
+            Manager::System
+        } else {
+            Manager::User
+        };
+        if manager == Manager::User && user_runtime_directory().is_none() {
+            return Err(Error::new(
+                Code::Unsupported,
+                "there is no user manager here (no /run/user/UID/systemd/private): log in through PAM, or run \
+                 `loginctl enable-linger`",
+            ));
+        }
+        Ok(Self::Scope {
+            manager,
+            systemd_run: tool("systemd-run")?,
+            oom_policy: true,
+        })
+    }
+
+    /// The socket that such a helper binds.
+    pub(super) fn socket(&self, base: &Base) -> PathBuf {
+        base.socket(self.mode())
+    }
+
+    fn mode(&self) -> Mode {
+        match self {
+            Self::Scope { .. } => Mode::Scope,
+            Self::Direct { .. } => Mode::Direct,
+        }
+    }
+
+    /// Whether it asks for something that an old systemd refuses.
+    pub(super) fn asks_for_oom_policy(&self) -> bool {
+        matches!(
+            self,
+            Self::Scope {
+                oom_policy: true,
+                ..
+            }
+        )
+    }
+
+    /// The same without that.
+    pub(super) fn without_oom_policy(&self) -> Self {
+        match self.clone() {
+            Self::Scope {
+                manager,
+                systemd_run,
+                ..
+            } => Self::Scope {
+                manager,
+                systemd_run,
+                oom_policy: false,
+            },
+            direct @ Self::Direct { .. } => direct,
+        }
+    }
+
+    /// For messages: what was tried.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::Scope {
+                manager: Manager::User,
+                ..
+            } => "start a helper by systemd-run --user --scope".to_owned(),
+            Self::Scope { .. } => "start a helper by systemd-run --scope".to_owned(),
+            Self::Direct {
+                scope_dir: Some(directory),
+            } => format!("start a helper in {}", directory.display()),
+            Self::Direct { scope_dir: None } => {
+                "start a helper in a cgroup beneath this one".to_owned()
+            }
+        }
+    }
+
+    /// The words that come before the helper's own.
+    fn wrapper(&self) -> Result<Vec<OsString>> {
+        let Self::Scope {
+            manager,
+            systemd_run,
+            oom_policy,
+        } = self
+        else {
+            return Ok(Vec::new());
+        };
+        let mut words: Vec<OsString> = vec![systemd_run.into()];
+        match manager {
+            Manager::User => words.push("--user".into()),
+            Manager::System => words.push("--slice=system.slice".into()),
+        }
+        let random = Nonce::generate()?.to_string();
+        words.extend(
+            [
+                "--scope",
+                "--quiet",
+                "--collect",
+                "--description=cgleaf's helper and its sessions",
+                "--property=Delegate=yes",
+                "--property=TasksMax=infinity",
+            ]
+            .map(OsString::from),
+        );
+        if *oom_policy {
+            words.push("--property=OOMPolicy=continue".into());
+        }
+        words.push(format!("--unit=cgleaf-helper-{}.scope", &random[..12]).into());
+        words.push("--".into());
+        Ok(words)
+    }
+
+    fn environment(&self) -> Vec<OsString> {
+        let mut environment = Vec::new();
+        let mut give = |name: &str, value: OsString| {
+            let mut entry = OsString::from(name);
+            entry.push("=");
+            entry.push(value);
+            environment.push(entry);
+        };
+        let path = std::env::var_os("PATH").filter(|_| Uid::effective() != Uid::ROOT);
+        give("PATH", path.unwrap_or_else(|| PATH_OF_TOOLS.into()));
+        if let Self::Scope {
+            manager: Manager::User,
+            ..
+        } = self
+        {
+            if let Some(directory) = user_runtime_directory() {
+                give("XDG_RUNTIME_DIR", directory.into());
+            }
+            if let Some(bus) = std::env::var_os("DBUS_SESSION_BUS_ADDRESS") {
+                give("DBUS_SESSION_BUS_ADDRESS", bus);
+            }
+        }
+        environment
+    }
+}
+
+/// A helper that was started and has not answered yet.
+#[derive(Debug)]
+pub(super) struct New {
+    client: Client,
+    words: Words,
+}
+
+impl New {
+    /// The connection to it, and what it, or systemd-run, writes on stderr.
+    pub(super) fn into_parts(self) -> (Client, Words) {
+        (self.client, self.words)
+    }
+}
+
+/// What a helper that did not start said.
+#[derive(Debug)]
+pub(super) struct Words(OwnedFd);
+
+/// How long a helper that has closed its socket may take to close its stderr too.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+const MOST_WORDS: u64 = 4096;
+
+impl Words {
+    /// Reads to the end, bounded in time and length.
+    pub(super) fn read(self) -> LastWords {
+        let deadline = crate::client::Deadline::after(LAST_WORDS);
+        let mut text = Vec::new();
+        let mut pipe = File::from(self.0);
+        while let Some(left) = deadline.left() {
+            let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+            let wait = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            if !matches!(poll(&mut fds, wait), Ok(count) if count > 0) {
+                break;
+            }
+            let mut chunk = [0; 1024];
+            match pipe.read(&mut chunk) {
+                Ok(count) if count > 0 && (text.len() as u64) < MOST_WORDS => {
+                    text.extend_from_slice(&chunk[..count]);
+                }
+                _ => break,
+            }
+        }
+        LastWords(String::from_utf8_lossy(&text).trim().replace('\n', "; "))
+    }
+}
+
+/// The same as text.
+#[derive(Debug)]
+pub(super) struct LastWords(String);
+
+impl LastWords {
+    /// Whether that is part of it.
+    pub(super) fn mentions(&self, what: &str) -> bool {
+        self.0.contains(what)
+    }
+}
+
+impl fmt::Display for LastWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            f.write_str("it ended without a word")
+        } else {
+            f.write_str(&self.0)
+        }
+    }
+}
+
+/// Starts one, with this process as its first client.
+///
+/// # Errors
+/// STORAGE: its socket's directory cannot be made. INTERNAL: a process or socket cannot be made.
+pub(super) fn start(site: &Site<'_>, way: &Way) -> Result<New> {
+    let private = is_in_a_sandbox();
+    let run_dir = site.base.run_dir()?;
+    let socket = if private {
+        // Nobody finds it by its place: it is made of this caller's sandbox, and so serves this caller's session alone.
+        let random = Nonce::generate()?.to_string();
+        run_dir
+            .path()
+            .join(format!("private-{}.sock", &random[..12]))
+    } else {
+        way.socket(site.base)
+    };
+    let mut words = way.wrapper()?;
+    words.extend(helper_program()?);
+    words.extend(helper_arguments(site, way, &socket, private));
+    let image = image(words, way.environment())?;
+    let started = clean::start(&image)?;
+    Ok(New {
+        client: Client::from_socket(started.socket, socket),
+        words: Words(started.stderr),
+    })
+}
+
+fn helper_arguments(site: &Site<'_>, way: &Way, socket: &Path, private: bool) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec![
+        "--mode".into(),
+        way.mode().name().into(),
+        "--socket".into(),
+        socket.into(),
+        "--client-fd".into(),
+        clean::SOCKET_NUMBER.to_string().into(),
+    ];
+    if let Way::Direct {
+        scope_dir: Some(directory),
+    } = way
+    {
+        words.extend(["--scope-dir".into(), directory.into()]);
+    }
+    if private {
+        words.push("--private".into());
+    }
+    for old in take_over::scopes(site.base, socket) {
+        words.extend(["--take-over".into(), old.into()]);
+    }
+    #[cfg(feature = "trace")]
+    if let Some(path) = crate::trace::path() {
+        words.extend(["--trace".into(), path.into()]);
+    }
+    words
+}
+
+fn image(words: Vec<OsString>, environment: Vec<OsString>) -> Result<Image> {
+    let path = c_string(words.first().cloned().unwrap_or_default())?;
+    Ok(Image::new(path, c_strings(words)?, c_strings(environment)?))
+}
+
+/// The helper beside this program, else in libexec, else this program itself.
+fn helper_program() -> Result<Vec<OsString>> {
+    let own = std::env::current_exe()
+        .or_code(Code::Internal)
+        .map_err(|error| error.while_doing("find this program's own file"))?;
+    let beside = own
+        .parent()
+        .map(|directory| directory.join("cgleaf-helper"));
+    let libexec = own
+        .parent()
+        .and_then(Path::parent)
+        .map(|prefix| prefix.join("libexec/cgleaf-helper"));
+    let installed = [
+        beside,
+        libexec,
+        Some(PathBuf::from("/usr/libexec/cgleaf-helper")),
+        Some(PathBuf::from("/usr/lib/cgleaf/cgleaf-helper")),
+    ];
+    for candidate in installed.into_iter().flatten() {
+        if candidate.is_file() {
+            return Ok(vec![candidate.into()]);
+        }
+    }
+    let ourselves = if own.exists() {
+        own
+    } else {
+        // Replaced while it runs: this process lives until the helper has answered, and so does this name.
+        PathBuf::from(format!("/proc/{}/exe", std::process::id()))
+    };
+    Ok(vec![ourselves.into(), "helper".into(), "serve".into()])
+}
+
+/// The path of a tool of the system.
+///
+/// # Errors
+/// UNSUPPORTED: it is not there.
+pub(super) fn tool(name: &str) -> Result<PathBuf> {
+    TOOL_DIRECTORIES
+        .iter()
+        .map(|directory| Path::new(directory).join(name))
+        .find(|path| path.is_file())
+        .ok_or_else(|| {
+            let searched = TOOL_DIRECTORIES.join(", ");
+            Error::new(
+                Code::Unsupported,
+                format!("there is no {name} in {searched}"),
+            )
+        })
+}
+
+/// Whether PID 1 is systemd, as sd_booted(3) decides it.
+pub(super) fn systemd_is_init() -> bool {
+    Path::new("/run/systemd/system").is_dir()
+}
+
+/// The runtime directory in which the user's manager has its socket.
+pub(super) fn user_runtime_directory() -> Option<PathBuf> {
+    let usual = PathBuf::from(format!("/run/user/{}", Uid::effective()));
+    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    named
+        .into_iter()
+        .chain([usual])
+        .find(|directory| directory.join("systemd/private").exists())
+}
+
+/// Whether this process is confined more than PID 1 is: other user ids, a system call filter, or no_new_privs. A helper
+/// that is started from here inherits that. What cannot be read counts as the same.
+fn is_in_a_sandbox() -> bool {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let (own, first) = (read("/proc/self/status"), read("/proc/1/status"));
+    let number = |status: &str, name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok())
+    };
+    let stricter = |name: &str| match (number(&own, name), number(&first, name)) {
+        (Some(here), Some(there)) => here > there,
+        _ => false,
+    };
+    let (own_map, first_map) = (read("/proc/self/uid_map"), read("/proc/1/uid_map"));
+    stricter("NoNewPrivs:")
+        || stricter("Seccomp_filters:")
+        || stricter("Seccomp:")
+        || (!own_map.is_empty() && !first_map.is_empty() && own_map != first_map)
+}

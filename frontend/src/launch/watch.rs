@@ -1,0 +1,138 @@
+//! Watching a child: its end, its stops, the signals for it, the time.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use cgleaf_shared::attestation::Attestation;
+use cgleaf_shared::process::Pid;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+
+use super::gate::{Outcome, ParentGate};
+use super::signals::{self, Signals};
+use crate::client::Deadline;
+use crate::records::Exit;
+
+/// The leader, a child of this process.
+#[derive(Debug)]
+pub(super) struct Watch {
+    leader: Pid,
+}
+
+/// What there is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Happened {
+    /// The leader has ended, and is reaped.
+    Ended(Exit),
+    /// The connection that the session's life hangs on has ended.
+    LeaseBroke,
+    /// The time is over.
+    TimeIsOver,
+}
+
+impl Watch {
+    pub(super) fn new(leader: Pid) -> Self {
+        Self { leader }
+    }
+
+    /// Watches until the child has gone through its gate. Signals and stops are dealt with meanwhile, and its end too.
+    pub(super) fn until_executed(
+        &mut self,
+        signals: &Signals,
+        leaf: Option<&Attestation>,
+        gate: &mut ParentGate,
+    ) -> (Outcome, Option<Exit>) {
+        loop {
+            let ready = wait_for([Some(signals.as_fd()), Some(gate.as_fd())], None);
+            if ready[1] {
+                return (gate.outcome(), None);
+            }
+            if let Some(exit) = self.take_signals(signals, leaf) {
+                // What it wrote before its end can still be read.
+                return match gate.outcome() {
+                    Outcome::Through => (Outcome::Through, Some(exit)),
+                    failed @ Outcome::Failed(_) => (failed, Some(exit)),
+                };
+            }
+        }
+    }
+
+    /// Watches until there is something to be done.
+    pub(super) fn next(
+        &mut self,
+        signals: &Signals,
+        leaf: Option<&Attestation>,
+        lease: Option<BorrowedFd<'_>>,
+        deadline: Option<Deadline>,
+    ) -> Happened {
+        loop {
+            let ready = wait_for([Some(signals.as_fd()), lease], deadline);
+            if let Some(exit) = self.take_signals(signals, leaf) {
+                return Happened::Ended(exit);
+            }
+            if ready[1] {
+                return Happened::LeaseBroke;
+            }
+            if deadline.is_some_and(|deadline| deadline.left().is_none()) {
+                return Happened::TimeIsOver;
+            }
+        }
+    }
+
+    /// Deals with every signal that is waiting. The leader's end, if that was among them.
+    fn take_signals(&self, signals: &Signals, leaf: Option<&Attestation>) -> Option<Exit> {
+        while let Some(info) = signals.next() {
+            signals::pass_on(&info, self.leader, leaf);
+        }
+        // Several ends and stops may be one SIGCHLD, so the child itself is asked, whatever came.
+        self.look_at_the_child()
+    }
+
+    fn look_at_the_child(&self) -> Option<Exit> {
+        let child = nix::unistd::Pid::from_raw(self.leader.get());
+        let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
+        loop {
+            match waitpid(child, Some(flags)) {
+                Ok(WaitStatus::Exited(_, code)) => return Some(Exit::Code(code)),
+                Ok(WaitStatus::Signaled(_, signal, _)) => return Some(Exit::Signal(signal as i32)),
+                Ok(WaitStatus::Stopped(_, by)) => {
+                    signals::stop_too(by);
+                    signals::continue_if_stopped(self.leader);
+                }
+                Err(Errno::EINTR) => {}
+                Ok(_) | Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// Waits until one of these can be read or has ended, or the time is over. Which ones.
+fn wait_for<const N: usize>(
+    fds: [Option<BorrowedFd<'_>>; N],
+    deadline: Option<Deadline>,
+) -> [bool; N] {
+    let timeout = match deadline {
+        None => PollTimeout::NONE,
+        Some(deadline) => {
+            PollTimeout::try_from(deadline.left().unwrap_or_default()).unwrap_or(PollTimeout::MAX)
+        }
+    };
+    let mut polled: Vec<PollFd<'_>> = fds
+        .iter()
+        .flatten()
+        .map(|fd| PollFd::new(*fd, PollFlags::POLLIN))
+        .collect();
+    let mut ready = [false; N];
+    if poll(&mut polled, timeout).is_err() {
+        return ready;
+    }
+    let mut results = polled.iter();
+    for (at, fd) in fds.iter().enumerate() {
+        if fd.is_some() {
+            ready[at] = results
+                .next()
+                .is_some_and(|result| result.any().unwrap_or(false));
+        }
+    }
+    ready
+}

@@ -1,0 +1,90 @@
+//! Descriptors that have only a number.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+fn answer(value: libc::c_int) -> io::Result<libc::c_int> {
+    if value == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(value)
+    }
+}
+
+/// A close-on-exec copy of a descriptor that this process was started with.
+///
+/// # Errors
+/// `EBADF`: there is none of that number.
+pub(crate) fn own_copy(raw: RawFd) -> io::Result<OwnedFd> {
+    copy_from(raw, 3)
+}
+
+/// A close-on-exec copy whose number is at least `lowest`.
+///
+/// # Errors
+/// `EMFILE`: there is no such number left.
+pub(crate) fn own_copy_from(fd: BorrowedFd<'_>, lowest: RawFd) -> io::Result<OwnedFd> {
+    copy_from(fd.as_raw_fd(), lowest)
+}
+
+fn copy_from(raw: RawFd, lowest: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: integers only.
+    let copy = answer(unsafe { libc::fcntl(raw, libc::F_DUPFD_CLOEXEC, lowest) })?;
+    // SAFETY: the kernel has just made it for us, and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Makes `number` the same as `fd`, inherited by the program that is executed next. What had that number before is closed.
+///
+/// # Errors
+/// Whatever dup2(2) answers.
+pub(crate) fn put_at(fd: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
+    if fd.as_raw_fd() == number {
+        return set_close_on_exec(number, false);
+    }
+    // SAFETY: integers only; the callers are between fork and exec and own every descriptor of the process.
+    answer(unsafe { libc::dup2(fd.as_raw_fd(), number) }).map(|_| ())
+}
+
+/// Says whether execve(2) closes a descriptor.
+///
+/// # Errors
+/// `EBADF`: there is none of that number.
+pub(crate) fn set_close_on_exec(raw: RawFd, close: bool) -> io::Result<()> {
+    let flags = if close { libc::FD_CLOEXEC } else { 0 };
+    // SAFETY: integers only.
+    answer(unsafe { libc::fcntl(raw, libc::F_SETFD, flags) }).map(|_| ())
+}
+
+/// Closes every descriptor from this number on: close_range(2), or one by one where that is not to be had. For a process
+/// that is about to execute another program and owns none of them any more.
+pub(crate) fn close_from(first: RawFd) {
+    let from = libc::c_uint::try_from(first).unwrap_or(0);
+    // SAFETY: the caller is about to execute another program and uses no descriptor from that number on.
+    if unsafe { libc::syscall(libc::SYS_close_range, from, libc::c_uint::MAX, 0) } == 0 {
+        return;
+    }
+    let most = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
+        .map_or(1024, |(soft, _)| soft.min(65_536));
+    for fd in first..RawFd::try_from(most).unwrap_or(1024) {
+        // SAFETY: as above; a number that is not open is EBADF.
+        unsafe { libc::close(fd) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::fcntl::{FcntlArg, FdFlag};
+
+    use super::*;
+
+    #[test]
+    fn a_copy_is_closed_on_exec_and_a_number_that_is_not_open_is_refused() {
+        use std::os::fd::AsFd;
+        let copy = own_copy(2).unwrap();
+        let flags = nix::fcntl::fcntl(copy.as_fd(), FcntlArg::F_GETFD).unwrap();
+        assert!(FdFlag::from_bits_truncate(flags).contains(FdFlag::FD_CLOEXEC));
+        let refused = own_copy(60_000).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EBADF));
+    }
+}

@@ -1,0 +1,16 @@
+//! The system calls that no library wraps as they are needed here. All `unsafe` of this crate is in this module.
+#![allow(unsafe_code)]
+
+mod descriptors;
+mod exec;
+mod fork;
+mod inherited;
+mod signals;
+
+pub(crate) use descriptors::{close_from, own_copy, own_copy_from, put_at, set_close_on_exec};
+pub(crate) use exec::Image;
+pub(crate) use fork::{Forked, clone_into_cgroup, exit_now, fork};
+pub(crate) use inherited::pipe_was_ignored;
+pub(crate) use signals::{
+    Disposition, all_signals_to_default, disposition, set_disposition, signal_child,
+};

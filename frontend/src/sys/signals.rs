@@ -1,0 +1,49 @@
+//! Signals' dispositions.
+
+/// What a process does with a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disposition {
+    /// The default (signal(7)).
+    Default,
+    /// Nothing.
+    Ignore,
+}
+
+/// What this process does with a signal now; a handler counts as the default, which is what a program finds after execve.
+pub(crate) fn disposition(signal: i32) -> Disposition {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: a null new action changes nothing, and the old one is written to memory that is ours.
+    if unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) } != 0 {
+        return Disposition::Default;
+    }
+    // SAFETY: all zeroes is a valid sigaction, and the call above has filled it in.
+    match unsafe { action.assume_init() }.sa_sigaction {
+        libc::SIG_IGN => Disposition::Ignore,
+        _ => Disposition::Default,
+    }
+}
+
+/// Sets it.
+pub(crate) fn set_disposition(signal: i32, disposition: Disposition) {
+    let handler = match disposition {
+        Disposition::Default => libc::SIG_DFL,
+        Disposition::Ignore => libc::SIG_IGN,
+    };
+    // SAFETY: neither value is a handler's address: no code of ours ever runs in a signal's context.
+    unsafe { libc::signal(signal, handler) };
+}
+
+/// Every signal's default. SIGKILL, SIGSTOP and the C library's own are refused, which is fine.
+pub(crate) fn all_signals_to_default() {
+    for signal in 1..=libc::SIGRTMAX() {
+        set_disposition(signal, Disposition::Default);
+    }
+}
+
+/// Sends a signal to a child that was not reaped, so that its number is its own. Any number does, real-time ones too.
+pub(crate) fn signal_child(child: cgleaf_shared::process::Pid, signal: i32) {
+    if child.may_be_signalled() {
+        // SAFETY: integers only. A setuid program refuses it (EPERM), as it would refuse whoever sent it.
+        unsafe { libc::kill(child.get(), signal) };
+    }
+}
