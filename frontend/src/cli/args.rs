@@ -349,26 +349,20 @@ pub struct Completions {
     pub shell: clap_complete::Shell,
 }
 
-/// A time such as `500ms`, `2s`, `1.5m`, `1h`; a bare number is seconds.
+/// A time such as `500ms`, `2s`, `1.5m`, `1h30m`; a bare number is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let split = text
-        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor = match unit {
-        "" | "s" => 1.0,
-        "ms" => 0.001,
-        "us" => 0.000_001,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        "d" => 86400.0,
-        _ => return Err(format!("{text:?} is no time; try 500ms, 2s, 1.5m, 1h")),
+    let refuse = || format!("{text:?} is no time; try 500ms, 2s, 1.5m, 1h30m");
+    let is_number = text.parse::<f64>().is_ok() && text.ends_with(|c: char| c.is_ascii_digit());
+    let with_unit = if is_number {
+        format!("{text}s")
+    } else {
+        text.to_owned()
     };
-    number
-        .parse::<f64>()
+    with_unit
+        .parse::<jiff::SignedDuration>()
         .ok()
-        .and_then(|value| Duration::try_from_secs_f64(value * factor).ok())
-        .ok_or_else(|| format!("{text:?} is no time; try 500ms, 2s, 1.5m, 1h"))
+        .and_then(|time| Duration::try_from(time).ok())
+        .ok_or_else(refuse)
 }
 
 /// A signal's number, from its name with or without SIG, or from a number.
@@ -403,7 +397,18 @@ mod tests {
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
-        for bad in ["", "s", "-1s", "1x", "1e9s", "99999999999999999999999h"] {
+        assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
+        for bad in [
+            "",
+            "s",
+            "-1",
+            "-1s",
+            "1x",
+            "1e9",
+            "inf",
+            "99999999999999999999999h",
+        ] {
             assert!(duration(bad).is_err(), "{bad:?}");
         }
         for text in ["TERM", "SIGTERM", "sigterm", "15"] {

@@ -1,8 +1,9 @@
 //! Answers: one JSON envelope on stdout, or text.
 
 use std::io::Write;
-use std::time::SystemTime;
+use std::time::Duration;
 
+use cgleaf_shared::id::BootTime;
 use serde_json::{Value, json};
 
 use crate::error::{Code, Error, OrCode, Result};
@@ -129,47 +130,25 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Now, as RFC 3339 in UTC.
-pub fn timestamp() -> String {
-    let seconds = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    let (days, rest) = (seconds / 86400, seconds % 86400);
-    let (year, month, day) = civil(days);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
+/// [`printable`], in one line.
+pub fn one_line(text: &str) -> String {
+    printable(&text.replace('\n', "\\n"))
 }
 
-/// The date of a day counted from 1970-01-01, in the proleptic Gregorian calendar.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let mut year = 1970;
-    let mut left = days;
-    let length = |year: u64| {
-        if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) {
-            366
-        } else {
-            365
-        }
-    };
-    while left >= length(year) {
-        left -= length(year);
-        year += 1;
-    }
-    let february = length(year) - 337;
-    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut month = 1;
-    for days in months {
-        if left < days {
-            break;
-        }
-        left -= days;
-        month += 1;
-    }
-    (year, month, left + 1)
+/// Now, as RFC 3339 in UTC.
+pub fn timestamp() -> String {
+    rfc3339(jiff::Timestamp::now())
+}
+
+/// When that moment of this boot was, by the clock as it stands now: a clock step moves the answer, not the session.
+pub fn wall_clock(moment: BootTime) -> Option<String> {
+    let ago = Duration::from_nanos(BootTime::now().0.checked_sub(moment.0)?);
+    let ago = jiff::SignedDuration::try_from(ago).ok()?;
+    jiff::Timestamp::now().checked_sub(ago).ok().map(rfc3339)
+}
+
+fn rfc3339(moment: jiff::Timestamp) -> String {
+    format!("{moment:.0}")
 }
 
 fn static_name(name: &str) -> &'static str {
@@ -200,10 +179,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
-        assert_eq!(civil(0), (1970, 1, 1));
-        assert_eq!(civil(11_016), (2000, 2, 29));
-        assert_eq!(civil(20_786), (2026, 11, 29));
+    fn a_moment_of_this_boot_has_a_date() {
+        let now = timestamp();
+        assert_eq!(now.len(), "2026-11-29T15:13:14Z".len());
+        assert!(wall_clock(BootTime::now()).is_some_and(|then| then >= now));
+        assert_eq!(wall_clock(BootTime(u64::MAX)), None);
     }
 
     #[test]
