@@ -25,6 +25,14 @@ const TCP_ABI: u32 = 4;
 const IOCTL_ABI: u32 = 5;
 const SCOPES_ABI: u32 = 6;
 
+/// The landlock ABI that the running kernel offers (1 and more).
+///
+/// # Errors
+/// `ENOSYS`: a kernel without landlock; `EOPNOTSUPP`: built in, but not enabled at boot.
+pub fn kernel_abi() -> std::io::Result<u32> {
+    sys::landlock::kernel_abi()
+}
+
 /// Restricts this thread, and tells by the kernel's own ABI what that is worth: the crate's status word says "partially
 /// enforced" for anything from one right upwards.
 ///
