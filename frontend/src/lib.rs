@@ -7,6 +7,7 @@ pub mod cli;
 pub mod client;
 pub mod error;
 pub mod launch;
+pub mod ops;
 pub mod private_dir;
 pub mod records;
 pub mod steps;

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use cgleaf_shared::id::Uid;
 use cgleaf_shared::{IoContext, IoError};
@@ -16,6 +17,8 @@ use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
 /// The largest file that is read: a record has some hundred bytes.
 const MAX_FILE: u64 = 64 * 1024;
+/// How the name of a file begins that is not whole yet.
+const TEMPORARY: &str = ".new-";
 const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_DIRECTORY)
     .union(OFlag::O_CLOEXEC)
@@ -87,6 +90,36 @@ impl PrivateDir {
         }
         names.sort();
         Ok(names)
+    }
+
+    /// The temporary files that a writer left behind: those not changed for at least `age`, by the clock of the file
+    /// system. A younger one may be somebody's who is just writing.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn stale_temporaries(&self, age: Duration) -> Result<Vec<String>, IoError> {
+        let mut dir =
+            Dir::openat(&self.fd, ".", DIRECTORY, Mode::empty()).context("open", &self.path)?;
+        let mut names = Vec::new();
+        for entry in dir.iter() {
+            let entry = entry.context("list", &self.path)?;
+            if let Ok(name) = entry.file_name().to_str()
+                && name.starts_with(TEMPORARY)
+                && self.is_older(name, age)
+            {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    fn is_older(&self, name: &str, age: Duration) -> bool {
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
+        let changed = nix::sys::stat::fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW)
+            .map(|stat| u64::try_from(stat.st_mtime).unwrap_or(0));
+        changed.is_ok_and(|changed| now.saturating_sub(changed) >= age.as_secs())
     }
 
     /// Reads a whole file; `None` where there is none.
@@ -184,7 +217,7 @@ impl PrivateDir {
     }
 
     fn write_temporary(&self, bytes: &[u8]) -> Result<String, IoError> {
-        let name = format!(".new-{}", cgleaf_shared::id::Nonce::generate()?);
+        let name = format!("{TEMPORARY}{}", cgleaf_shared::id::Nonce::generate()?);
         let path = self.path.join(&name);
         let flags =
             OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;

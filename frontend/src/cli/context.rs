@@ -6,6 +6,7 @@ use super::args::Global;
 use super::output::Output;
 use crate::base::{Base, Surroundings};
 use crate::error::Result;
+use crate::ops::Reach;
 use crate::records::Store;
 
 /// What every command needs.
@@ -33,6 +34,11 @@ impl Context {
             scope_dir: global.scope_dir.clone().or_else(scope_dir_of_environment),
             output,
         })
+    }
+
+    /// What a command about existing sessions can reach.
+    pub fn reach(&self) -> Reach {
+        Reach::new(&self.base, self.socket.as_deref()).with_scope_dir(self.scope_dir.as_deref())
     }
 
     /// The records.

@@ -11,6 +11,8 @@ mod commands;
 pub mod completions;
 mod context;
 mod output;
+mod progress;
+mod table;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -33,6 +35,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(usage(&error, &arguments)),
     };
+    // The helper serves until it is done, and parses its own arguments.
+    if let Command::Helper(args::Helper {
+        action: args::HelperAction::Serve { arguments },
+    }) = &cli.command
+    {
+        return commands::helper::serve(arguments);
+    }
     ExitCode::from(run(cli))
 }
 
@@ -44,13 +53,6 @@ fn run(cli: Cli) -> u8 {
         cli.global.quiet,
         cli.global.verbose,
     );
-    // The helper serves until it is done, and parses its own arguments.
-    if let Command::Helper(args::Helper {
-        action: args::HelperAction::Serve { arguments },
-    }) = &cli.command
-    {
-        return commands::helper::serve(arguments);
-    }
     let answer =
         Context::new(&cli.global, output).and_then(|context| commands::run(&context, cli.command));
     match answer {

@@ -29,6 +29,12 @@ impl Deadline {
         Self(Instant::now() + time)
     }
 
+    /// The earlier of the two.
+    #[must_use]
+    pub fn earlier(self, other: Self) -> Self {
+        Self(self.0.min(other.0))
+    }
+
     /// What is left; `None` when it is over.
     pub fn left(self) -> Option<Duration> {
         self.0

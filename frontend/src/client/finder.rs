@@ -17,6 +17,51 @@ pub struct Looked {
     pub named_by: String,
     /// Why it is not used; empty for the one that answers.
     pub why_not: String,
+    /// Nobody listens there, which is nothing to worry about.
+    pub absent: bool,
+}
+
+impl Looked {
+    /// Somebody listens there and cannot be used.
+    pub fn is_trouble(&self) -> bool {
+        !self.absent && !self.why_not.is_empty()
+    }
+
+    fn answers(named_by: String, socket: PathBuf) -> Self {
+        Self {
+            socket,
+            named_by,
+            why_not: String::new(),
+            absent: false,
+        }
+    }
+
+    fn not_used(named_by: String, socket: PathBuf, error: &Error) -> Self {
+        Self {
+            socket,
+            named_by,
+            why_not: error.message().to_owned(),
+            absent: is_absent(error),
+        }
+    }
+}
+
+/// Whether the error says that nobody listens at a socket, as opposed to somebody who does not answer or may not be
+/// trusted.
+pub(crate) fn is_absent(error: &Error) -> bool {
+    let errno = error
+        .details()
+        .get("errno")
+        .and_then(serde_json::Value::as_i64);
+    let absent = [
+        libc::ENOENT,
+        libc::ECONNREFUSED,
+        libc::ECONNRESET,
+        libc::ENOTDIR,
+        libc::EACCES,
+    ];
+    error.code() == Code::HelperUnreachable
+        && errno.is_some_and(|errno| absent.iter().any(|one| i64::from(*one) == errno))
 }
 
 /// The sockets to look at, each with who named it: a named one alone, else each mode's place.
@@ -41,18 +86,10 @@ pub fn find(base: &Base, named: Option<&Path>) -> (Option<Client>, Vec<Looked>) 
     for (named_by, socket) in places(base, named) {
         match Client::connect(&socket) {
             Ok(client) => {
-                looked.push(Looked {
-                    socket,
-                    named_by,
-                    why_not: String::new(),
-                });
+                looked.push(Looked::answers(named_by, socket));
                 return (Some(client), looked);
             }
-            Err(error) => looked.push(Looked {
-                socket,
-                named_by,
-                why_not: error.message().to_owned(),
-            }),
+            Err(error) => looked.push(Looked::not_used(named_by, socket, &error)),
         }
     }
     (None, looked)
@@ -65,18 +102,10 @@ pub fn find_all(base: &Base, named: Option<&Path>) -> (Vec<Client>, Vec<Looked>)
     for (named_by, socket) in places(base, named) {
         match open(&socket) {
             Ok(client) => {
-                looked.push(Looked {
-                    socket,
-                    named_by,
-                    why_not: String::new(),
-                });
+                looked.push(Looked::answers(named_by, socket));
                 clients.push(client);
             }
-            Err(error) => looked.push(Looked {
-                socket,
-                named_by,
-                why_not: error.message().to_owned(),
-            }),
+            Err(error) => looked.push(Looked::not_used(named_by, socket, &error)),
         }
     }
     (clients, looked)

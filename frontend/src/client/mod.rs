@@ -6,5 +6,6 @@ mod wait;
 
 pub(crate) use connection::refused;
 pub use connection::{Client, Deadline};
+pub(crate) use finder::is_absent;
 pub use finder::{Looked, find, find_all, open, places};
 pub use wait::{LeafEvents, WaitEnd};

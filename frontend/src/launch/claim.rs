@@ -272,6 +272,7 @@ fn new_record(session: SessionId, name: Option<SessionName>, tier: Tier) -> Resu
         mark: Some(new_mark()?),
         log: None,
         exit: None,
+        strays: Vec::new(),
         unknown: Map::new(),
     })
 }

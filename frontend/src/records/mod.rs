@@ -6,5 +6,7 @@ mod record;
 mod store;
 
 pub use names::Names;
-pub use record::{Exit, FORMAT, HelperRef, Maker, Phase, Record, ScopeRef, Tier};
+pub use record::{
+    Exit, FORMAT, HelperRef, Maker, Phase, Record, RecordedStray, ScopeRef, Tie, Tier,
+};
 pub use store::{Found, Store, parse};

@@ -65,6 +65,19 @@ impl Names {
         Ok(())
     }
 
+    /// The directory, for what lies in it beside the names.
+    pub fn dir(&self) -> &PrivateDir {
+        &self.dir
+    }
+
+    /// Takes away a name that nobody can have: its file holds no id.
+    ///
+    /// # Errors
+    /// STORAGE.
+    pub fn discard(&self, name: &SessionName) -> Result<()> {
+        self.dir.remove(name.as_str()).or_code(Code::Storage)
+    }
+
     /// Every name that is taken, with its holder.
     ///
     /// # Errors

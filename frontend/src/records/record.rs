@@ -118,6 +118,44 @@ pub struct ScopeRef {
     pub root_id: cgleaf_shared::id::CgroupId,
 }
 
+/// What ties a stray to the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tie {
+    /// It carries the session's mark. Marks spread to innocents: this names it and never kills.
+    Mark,
+    /// It is the session's leader.
+    Leader,
+    /// A member was its parent, or its ancestor's.
+    Parent,
+}
+
+impl Tie {
+    /// Its name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mark => "mark",
+            Self::Leader => "leader",
+            Self::Parent => "parent",
+        }
+    }
+
+    /// Whether it is proof enough to end a process by.
+    pub const fn may_kill(self) -> bool {
+        !matches!(self, Self::Mark)
+    }
+}
+
+/// A process that a destroy named since it had left the leaf: a later destroy still knows what tied it to the session
+/// when its parent lived.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedStray {
+    /// Which.
+    pub process: ProcessId,
+    /// What ties it.
+    pub tie: Tie,
+}
+
 /// A frontend's file about one session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -159,6 +197,9 @@ pub struct Record {
     /// How the program ended, where whoever ran it could see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
+    /// The strays that a destroy named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub strays: Vec<RecordedStray>,
     /// Fields of a later version, which survive a rewrite.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,

@@ -1,16 +1,115 @@
 //! `cgleaf helper`.
 
 use std::ffi::OsString;
+use std::process::ExitCode;
+
+use cgleaf_shared::wire::{Reply, Request};
+use serde_json::{Value, json};
 
 use super::super::args::HelperAction;
 use super::super::context::Context;
-use crate::error::Result;
+use super::super::table::Table;
+use crate::client::{Client, Looked};
+use crate::error::{Code, Error, Result};
 
 /// Is the helper, where none is installed.
-pub(in crate::cli) fn serve(_arguments: &[OsString]) -> u8 {
-    1
+pub(in crate::cli) fn serve(arguments: &[OsString]) -> ExitCode {
+    cgleaf_helper::run(arguments.iter().cloned())
 }
 
-pub(super) fn run(_context: &Context, _action: &HelperAction) -> Result<u8> {
+/// Shows or ends the helpers.
+pub(super) fn run(context: &Context, action: &HelperAction) -> Result<u8> {
+    match action {
+        HelperAction::Serve { .. } => Ok(0),
+        HelperAction::Status => status(context),
+        HelperAction::Stop => stop(context),
+    }
+}
+
+/// What one helper says of itself, as `helper status` and `doctor` tell it.
+pub(super) fn describe(client: &mut Client) -> Value {
+    let status = match client.call(&Request::Status) {
+        Ok(Reply::Status(status)) => Some(status),
+        _ => None,
+    };
+    let welcome = client.welcome();
+    json!({
+        "pid": status.as_ref().map(|status| status.pid),
+        "mode": client.mode(),
+        "socket": client.path(),
+        "version": welcome.map(|welcome| welcome.build.clone()),
+        "protocol": welcome.map(|welcome| welcome.protocol),
+        "enforced": welcome.map(|welcome| {
+            welcome
+                .enforced
+                .iter()
+                .map(|one| json!({"part": one.part, "enforced": one.enforced, "detail": one.detail}))
+                .collect::<Vec<_>>()
+        }),
+        "sessions": status.as_ref().map(|status| status.sessions),
+        "clients": status.as_ref().map(|status| status.clients),
+        "scope": status.as_ref().map(|status| status.scope_paths.clone()),
+        "uid": status.as_ref().map(|status| status.uid),
+    })
+}
+
+pub(super) fn looked_json(looked: &[Looked]) -> Vec<Value> {
+    looked
+        .iter()
+        .map(|one| json!({"socket": one.socket, "named_by": one.named_by, "why_not": one.why_not}))
+        .collect()
+}
+
+fn status(context: &Context) -> Result<u8> {
+    let (mut clients, looked) = context.reach().helpers();
+    let helpers: Vec<Value> = clients.iter_mut().map(describe).collect();
+    if helpers.is_empty() {
+        let tried: Vec<&str> = looked.iter().map(|one| one.why_not.as_str()).collect();
+        return Err(Error::new(
+            Code::HelperUnreachable,
+            format!(
+                "no helper runs ({}); the next `cgleaf run` starts one",
+                tried.join("; ")
+            ),
+        )
+        .with("looked", looked_json(&looked)));
+    }
+    let result = json!({"helpers": helpers, "looked": looked_json(&looked)});
+    context.output.answer(&result, |out| {
+        let mut table = Table::new(&["PID", "MODE", "VERSION", "SESSIONS", "SOCKET"]);
+        for helper in &helpers {
+            let cell = |name: &str| match &helper[name] {
+                Value::String(text) => text.clone(),
+                Value::Null => "?".to_owned(),
+                other => other.to_string(),
+            };
+            let cells = ["pid", "mode", "version", "sessions", "socket"].map(cell);
+            table.row(&cells.each_ref().map(String::as_str));
+        }
+        table.write(out)
+    })?;
     Ok(0)
+}
+
+/// Ends each helper that has no session. That none runs is fine.
+fn stop(context: &Context) -> Result<u8> {
+    let (clients, _) = context.reach().helpers();
+    let mut stopped = Vec::new();
+    let mut refused = None;
+    for mut client in clients {
+        match client.call(&Request::Stop) {
+            Ok(Reply::Stopping) => stopped.push(client.path().to_path_buf()),
+            Ok(_) => {}
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    match refused {
+        Some(error) => Err(error),
+        None => {
+            context
+                .output
+                .answer(&json!({"stopped": stopped}), |_| Ok(()))?;
+            Ok(0)
+        }
+    }
 }

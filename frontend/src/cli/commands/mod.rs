@@ -1,9 +1,20 @@
 //! One module a command.
 
+mod completions;
+mod destroy;
+mod doctor;
 mod exec;
+mod freeze;
+mod gc;
 pub(super) mod helper;
 mod launching;
+mod list;
+mod ps;
 mod run;
+mod show;
+mod signal;
+mod view;
+mod wait;
 
 use super::args::Command;
 use super::context::Context;
@@ -14,7 +25,18 @@ pub(super) fn run(context: &Context, command: Command) -> Result<u8> {
     match command {
         Command::Run(arguments) => run::run(context, &arguments),
         Command::Exec(arguments) => exec::run(context, &arguments),
+        Command::List(arguments) => list::run(context, &arguments),
+        Command::Show(arguments) => show::run(context, &arguments),
+        Command::Ps(arguments) => ps::run(context, &arguments),
+        Command::Wait(arguments) => wait::run(context, &arguments),
+        Command::Freeze(arguments) => freeze::freeze(context, &arguments),
+        Command::Thaw(arguments) => freeze::thaw(context, &arguments),
+        Command::Signal(arguments) => signal::run(context, &arguments),
+        Command::Destroy(arguments) => destroy::run(context, &arguments),
+        Command::Gc(arguments) => gc::run(context, &arguments),
+        Command::Doctor => doctor::run(context),
         Command::Helper(arguments) => helper::run(context, &arguments.action),
+        Command::Completions(arguments) => completions::run(context, &arguments),
         other => Err(crate::error::Error::new(
             crate::error::Code::Internal,
             format!("{} is not there yet", other.name()),

@@ -1,0 +1,116 @@
+//! `cgleaf destroy`.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use super::super::args::{Destroy, Strays};
+use super::super::context::Context;
+use super::super::progress;
+use crate::error::{Code, Error, Result};
+use crate::ops::{self, DestroyOptions, Destroyed, KillWay, Reach, StrayPolicy};
+
+/// How many sessions are ended at once: each waits for the kernel, not for the processor.
+const AT_ONCE: usize = 16;
+
+/// Ends sessions. One that cannot be ended keeps no other from it.
+pub(super) fn run(context: &Context, arguments: &Destroy) -> Result<u8> {
+    let options = DestroyOptions {
+        grace: arguments.grace,
+        timeout: arguments.timeout,
+        if_exists: arguments.if_exists,
+        strays: match arguments.strays {
+            Strays::Name => StrayPolicy::Name,
+            Strays::Kill => StrayPolicy::Kill,
+            Strays::Ignore => StrayPolicy::Ignore,
+        },
+        kill: KillWay::Atomic,
+    };
+    let what = format!("ending {}", arguments.sessions.join(", "));
+    let answers = progress::during(context.output, &what, || {
+        all(&context.reach(), &arguments.sessions, &options)
+    });
+    for answer in answers.iter().flatten() {
+        tell(context, answer);
+    }
+    let [answer] = &answers[..] else {
+        return several(context, &arguments.sessions, &answers);
+    };
+    let done = answer.as_ref().map_err(Error::clone)?;
+    context.output.answer(&done.to_json(), |_| Ok(()))?;
+    Ok(0)
+}
+
+/// Every session's answer, in the order of the arguments.
+fn all(reach: &Reach, sessions: &[String], options: &DestroyOptions) -> Vec<Result<Destroyed>> {
+    if let [only] = sessions {
+        return vec![ops::destroy(reach, only, options)];
+    }
+    let next = AtomicUsize::new(0);
+    let answers = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(session) = sessions.get(index) else {
+                return;
+            };
+            let answer = ops::destroy(reach, session, options);
+            if let Ok(mut answers) = answers.lock() {
+                answers.push((index, answer));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE.min(sessions.len()) {
+            scope.spawn(work);
+        }
+    });
+    let mut answers = answers.into_inner().unwrap_or_default();
+    answers.sort_by_key(|(index, _)| *index);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+fn tell(context: &Context, done: &Destroyed) {
+    for notice in &done.notices {
+        context
+            .output
+            .notice(&format!("session {}: {notice}", done.session));
+    }
+    for (path, _) in &done.leftover {
+        context.output.notice(&format!(
+            "session {} is ended; an empty cgroup of it could not be removed: {path}",
+            done.session
+        ));
+    }
+}
+
+fn several(context: &Context, sessions: &[String], answers: &[Result<Destroyed>]) -> Result<u8> {
+    let one = |(session, answer): (&String, &Result<Destroyed>)| match answer {
+        Ok(done) => done.to_json(),
+        Err(error) => json!({
+            "session": session,
+            "destroyed": false,
+            "error": {"code": error.code().name(), "message": error.message(), "details": error.details()},
+        }),
+    };
+    let list: Vec<Value> = sessions.iter().zip(answers).map(one).collect();
+    let failures: Vec<&Error> = answers.iter().filter_map(|a| a.as_ref().err()).collect();
+    // What may be alive weighs more than what was not there.
+    let worst = failures
+        .iter()
+        .find(|error| matches!(error.code(), Code::Partial | Code::Timeout))
+        .or(failures.first());
+    match worst {
+        None => {
+            context
+                .output
+                .answer(&json!({"sessions": list}), |_| Ok(()))?;
+            Ok(0)
+        }
+        Some(worst) => {
+            let messages: Vec<&str> = failures.iter().map(|error| error.message()).collect();
+            Err(Error::new(worst.code(), messages.join("\n")).with("sessions", list))
+        }
+    }
+}

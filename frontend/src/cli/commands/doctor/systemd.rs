@@ -1,0 +1,101 @@
+//! What of systemd is there.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use cgleaf_shared::id::Uid;
+
+use super::checks::Check;
+
+/// Whether PID 1 is systemd, as sd_booted(3) decides it.
+pub(super) fn is_init() -> bool {
+    Path::new("/run/systemd/system").is_dir()
+}
+
+pub(super) fn checks() -> Vec<Check> {
+    let mut found = vec![init()];
+    if is_init() {
+        found.push(version());
+        found.push(user_manager());
+        found.push(lingering());
+    }
+    found
+}
+
+fn init() -> Check {
+    let name = std::fs::read_to_string("/proc/1/comm").unwrap_or_default();
+    let detail = if is_init() {
+        format!("PID 1 is systemd ({})", name.trim())
+    } else {
+        format!(
+            "PID 1 is {}, not systemd: a helper is started directly",
+            name.trim()
+        )
+    };
+    Check::new("init", None, detail)
+}
+
+/// An absolute path and no environment: this may be root.
+fn version() -> Check {
+    let output = Command::new("/usr/bin/systemctl")
+        .arg("--version")
+        .env_clear()
+        .stdin(Stdio::null())
+        .output();
+    match output {
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            Check::new(
+                "systemd",
+                None,
+                text.lines().next().unwrap_or("?").to_owned(),
+            )
+        }
+        Err(error) => Check::new(
+            "systemd",
+            None,
+            format!("execute /usr/bin/systemctl: {error}"),
+        ),
+    }
+}
+
+fn user_manager() -> Check {
+    let uid = Uid::effective();
+    let socket = format!("/run/user/{uid}/systemd/private");
+    if uid == Uid::ROOT {
+        return Check::new(
+            "manager",
+            None,
+            "root's sessions are kept by the system manager",
+        );
+    }
+    let there = Path::new(&socket).exists();
+    let detail = if there {
+        format!("the user manager is there ({socket})")
+    } else {
+        format!(
+            "there is no user manager ({socket}): log in through PAM, or `loginctl enable-linger`"
+        )
+    };
+    Check::new("manager", Some(there), detail)
+}
+
+/// Ten seconds after the last login without it, the user manager and every scope of it end.
+fn lingering() -> Check {
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid());
+    let Ok(Some(user)) = user else {
+        return Check::new("lingering", None, "this user has no name");
+    };
+    if Uid::effective() == Uid::ROOT {
+        return Check::new("lingering", None, "root's sessions survive every logout");
+    }
+    let lingers = Path::new("/var/lib/systemd/linger")
+        .join(&user.name)
+        .exists();
+    let detail = if lingers {
+        "sessions survive the last logout"
+    } else {
+        "sessions end with the last logout; `loginctl enable-linger` changes that"
+    };
+    Check::new("lingering", Some(lingers), detail)
+}

@@ -1,0 +1,98 @@
+//! A session as `list` and `show` tell it.
+
+use cgleaf_shared::id::BootTime;
+use serde_json::{Value, json};
+
+use crate::cli::output::wall_clock;
+use crate::ops::{Leader, LeafSeen, Look, Reach, Session};
+
+/// What was found out about a session, once.
+pub(super) struct View {
+    pub(super) session: Session,
+    pub(super) look: Look,
+    pub(super) leader: Option<Leader>,
+    pub(super) members: Option<usize>,
+}
+
+impl View {
+    pub(super) fn of(reach: &Reach, session: Session) -> Self {
+        let look = reach.look(&session);
+        Self {
+            leader: reach.leader(&session),
+            members: reach.count_members(&session, &look),
+            look,
+            session,
+        }
+    }
+
+    /// The arguments of the leader, while it lives.
+    pub(super) fn argv(&self) -> Vec<String> {
+        match self.leader {
+            Some(leader) if leader.alive == Some(true) => Reach::argv(leader.process.pid),
+            _ => Vec::new(),
+        }
+    }
+
+    /// How long ago it was made, in short.
+    pub(super) fn age(&self) -> String {
+        let ago = self
+            .session
+            .created()
+            .and_then(|created| BootTime::now().0.checked_sub(created.0));
+        let Some(seconds) = ago.map(|nanoseconds| nanoseconds / 1_000_000_000) else {
+            return "?".to_owned();
+        };
+        match seconds {
+            0..60 => format!("{seconds}s"),
+            60..3600 => format!("{}m", seconds / 60),
+            3600..86400 => format!("{}h", seconds / 3600),
+            _ => format!("{}d", seconds / 86400),
+        }
+    }
+
+    /// As DESIGN 4.1 names the fields.
+    pub(super) fn to_json(&self) -> Value {
+        let session = &self.session;
+        let record = session.record();
+        let state = session.listed.as_ref().map(|listed| listed.entry.state);
+        json!({
+            "session": session.id,
+            "name": session.name(),
+            "tier": session.tier().name(),
+            "state": self.look.state.name(),
+            "leader": self.leader.map(|leader| json!({
+                "pid": leader.process.pid,
+                "start": leader.process.start,
+                "alive": leader.alive,
+                "stopped": leader.stopped,
+            })),
+            "exit": record.and_then(|record| record.exit),
+            "leaf": self.leaf_json(),
+            "members": self.members,
+            "created": session.created().and_then(wall_clock),
+            "argv": self.argv(),
+            "phase": record.map(|record| record.phase),
+            "helper": session.socket(),
+            "log": record.and_then(|record| record.log.as_ref()),
+            "user_frozen": state.map(|state| state.user_frozen),
+            "held": state.map(|state| state.held),
+            "ancestor_frozen": state.map(|state| state.ancestor_frozen),
+            "poisoned": state.map(|state| state.poisoned),
+            "remark": self.look.remark,
+        })
+    }
+
+    fn leaf_json(&self) -> Option<Value> {
+        let attestation = self.session.attestation()?;
+        // Where it is in the file system, for whoever wants to look; the path in the hierarchy where it is not here.
+        let shown = match &self.look.leaf {
+            LeafSeen::Here(dir) => Some(dir.shown().display().to_string()),
+            _ => None,
+        };
+        Some(json!({
+            "path": attestation.leaf_path,
+            "id": attestation.leaf_id,
+            "directory": shown,
+        }))
+    }
+}

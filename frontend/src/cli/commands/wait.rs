@@ -1,0 +1,33 @@
+//! `cgleaf wait`.
+
+use serde_json::json;
+
+use super::super::args::Wait;
+use super::super::context::Context;
+use super::super::progress;
+use crate::error::{Code, Error, Result};
+use crate::ops::{WaitOutcome, wait};
+
+/// Waits for a session's end; the exit status is the program's where it is known, else 0.
+pub(super) fn run(context: &Context, arguments: &Wait) -> Result<u8> {
+    let reach = context.reach();
+    let session = reach.resolve(&arguments.session)?;
+    let what = format!("waiting for the end of {}", session.id);
+    let outcome = progress::during(context.output, &what, || {
+        wait(&reach, &session, arguments.timeout)
+    })?;
+    let exit = match outcome {
+        WaitOutcome::Ended(exit) => exit,
+        WaitOutcome::TimedOut => {
+            let id = &session.id;
+            return Err(Error::new(
+                Code::WaitTimeout,
+                format!("session {id} has not ended within the time; it goes on"),
+            )
+            .with("session", id.as_str()));
+        }
+    };
+    let result = json!({"session": session.id, "state": "ended", "exit": exit});
+    context.output.answer(&result, |_| Ok(()))?;
+    Ok(exit.map_or(0, crate::records::Exit::status))
+}

@@ -1,0 +1,433 @@
+//! Destroy in the cgroup tier, the eight steps of DESIGN 4.
+
+use std::time::Duration;
+
+use cgleaf_shared::id::{BootId, SessionId};
+use cgleaf_shared::process::Pid;
+
+use super::destroyed::{
+    DestroyOptions, Destroyed, KillWay, Progress, StrayPolicy, strays_json, strays_left,
+};
+use super::freeze::Held;
+use super::grip::{Grip, earlier_boot, not_proven};
+use super::inspect::{MOST_NAMED, blockers, partial};
+use super::members::Listing;
+use super::reach::Reach;
+use super::resolve::{not_found, parse};
+use super::session::Session;
+use super::state::LeafSeen;
+use super::strays;
+use crate::client::{Deadline, WaitEnd};
+use crate::error::{Code, Error, Result};
+use crate::records::{Found, Phase, Record, RecordedStray, Tier};
+use crate::steps;
+use crate::trace::{self, Field, Role};
+
+/// How long the members may take to stand still before the kill goes on without.
+const HOLD: Duration = Duration::from_secs(2);
+
+/// Ends everything of a session and proves it.
+///
+/// # Errors
+/// SESSION_NOT_FOUND, SESSION_ALREADY_DESTROYED (both fine with `if_exists`). PARTIAL: something lives or may live, and
+/// is named; a later destroy goes on from there. REFUSED: what is stated does not fit the leaf; nothing was signalled.
+/// RECORD_DAMAGED: and no helper has a leaf of that id.
+pub fn destroy(reach: &Reach, text: &str, options: &DestroyOptions) -> Result<Destroyed> {
+    let answer = Destroy { reach, options }.run(text);
+    let word = match &answer {
+        Ok(done) if done.tombstone => "tombstone",
+        Ok(_) => "destroyed",
+        Err(error) => match error.code() {
+            Code::SessionNotFound => "unknown",
+            Code::Partial | Code::Timeout => "partial",
+            _ => "refused",
+        },
+    };
+    let fields = [("answer", Field::Word(word))];
+    trace::event(Role::Destroy, "Answer", trace::started(), &fields);
+    answer
+}
+
+/// One destroy.
+struct Destroy<'a> {
+    reach: &'a Reach,
+    options: &'a DestroyOptions,
+}
+
+impl Destroy<'_> {
+    fn run(&self, text: &str) -> Result<Destroyed> {
+        let id = match self.reach.identify(text) {
+            Ok(id) => id,
+            Err(error) if error.code() == Code::SessionNotFound && self.options.if_exists => {
+                return self.without_session(&parse(text)?);
+            }
+            Err(error) => return Err(error),
+        };
+        self.known(&id)
+    }
+
+    /// Nobody knows the id. Its tombstone is laid first and then it is looked for again: whoever claims it meanwhile
+    /// finds the tombstone, or is found.
+    fn without_session(&self, id: &SessionId) -> Result<Destroyed> {
+        self.lay_tombstone(id)?;
+        match self.reach.by_id(id)? {
+            Some(_) => self.known(id),
+            None => Ok(Destroyed::nothing(id, true)),
+        }
+    }
+
+    fn known(&self, id: &SessionId) -> Result<Destroyed> {
+        let before = self.session(id)?;
+        if let Some(answer) = self.nothing_to_do(&before)? {
+            return Ok(answer);
+        }
+        let mut progress = Progress::default();
+        if let Err(error) = self.lay_tombstone(id) {
+            progress.go_on_without_tombstone(&before, error)?;
+        }
+        steps::at("destroy:find");
+        let started = trace::started();
+        let session = self.session(id)?;
+        let grip = self.reach.try_grip(&session, Role::Destroy)?;
+        let fields = [("found", Field::Flag(grip.is_some()))];
+        trace::event(Role::Destroy, "FindLeaf", started, &fields);
+        match grip {
+            Some(grip) => self.end_leaf(&session, grip, progress),
+            None => self.end_without_leaf(&session, progress),
+        }
+    }
+
+    /// What its record says now; its helper is asked later.
+    fn session(&self, id: &SessionId) -> Result<Session> {
+        Ok(Session {
+            id: id.clone(),
+            found: self.reach.record(id)?,
+            listed: None,
+        })
+    }
+
+    fn lay_tombstone(&self, id: &SessionId) -> Result<()> {
+        steps::at("destroy:begun");
+        let started = trace::started();
+        self.reach.store()?.lay_tombstone(id)?;
+        trace::event(Role::Destroy, "LayTomb", started, &[]);
+        Ok(())
+    }
+
+    /// What needs no step at all: a session of an earlier boot, or one that was destroyed before.
+    fn nothing_to_do(&self, session: &Session) -> Result<Option<Destroyed>> {
+        let Some(record) = session.record() else {
+            return Ok(None);
+        };
+        let stated = record.attestation.as_ref().map(|one| one.boot_id);
+        if stated.unwrap_or(record.maker.boot_id) != BootId::current()? {
+            return Err(earlier_boot(&session.id));
+        }
+        if record.tier == Tier::Group {
+            return Err(Error::new(
+                Code::Unsupported,
+                format!(
+                    "session {} is kept by its processes, without a leaf",
+                    session.id
+                ),
+            )
+            .with("tier", Tier::Group.name()));
+        }
+        let over = record.phase == Phase::Destroyed && self.reach.look(session).state.is_over();
+        if !over {
+            return Ok(None);
+        }
+        if self.options.if_exists {
+            return Ok(Some(Destroyed::nothing(&session.id, false)));
+        }
+        Err(Error::new(
+            Code::SessionAlreadyDestroyed,
+            format!("no such session any more: {} was destroyed", session.id),
+        )
+        .with("session", session.id.as_str()))
+    }
+
+    /// No helper has a leaf of that id.
+    fn end_without_leaf(&self, session: &Session, mut progress: Progress) -> Result<Destroyed> {
+        let id = &session.id;
+        if let Some(why) = session.set_aside() {
+            return Err(Error::new(
+                Code::RecordDamaged,
+                format!(
+                    "the record of session {id} is set aside ({why}), and no helper has a leaf of that id: nothing was \
+                     signalled on such a record alone"
+                ),
+            )
+            .with("session", id.as_str()));
+        }
+        match self.reach.see_leaf(session) {
+            LeafSeen::Gone => {}
+            LeafSeen::None if session.record().is_none() => return Err(not_found(id.as_str())),
+            // The id is claimed, and its maker now finds the tombstone.
+            LeafSeen::None => {}
+            LeafSeen::EarlierBoot => return Err(earlier_boot(id)),
+            LeafSeen::Tampered(why) => return Err(not_proven(id, &why)),
+            LeafSeen::Unreadable(why) => {
+                return Err(Error::new(
+                    Code::HelperUnreachable,
+                    format!("how session {id} is cannot be told from here: {why}"),
+                )
+                .with("session", id.as_str()));
+            }
+            LeafSeen::Here(_) | LeafSeen::There(_) => {
+                return Err(Error::new(
+                    Code::HelperUnreachable,
+                    format!(
+                        "the leaf of session {id} is there, and no helper that answers has it; `cgleaf doctor` tells \
+                         which were looked for"
+                    ),
+                )
+                .with("session", id.as_str()));
+            }
+        }
+        self.look_after(session, None, &mut progress)?;
+        self.finish(session, progress)
+    }
+
+    fn end_leaf(
+        &self,
+        session: &Session,
+        mut grip: Grip,
+        mut progress: Progress,
+    ) -> Result<Destroyed> {
+        steps::at("destroy:found");
+        self.write_phase(session, Phase::Destroying, &mut progress);
+        if grip.is_around_us() {
+            return Err(self.end_ourselves(&mut grip));
+        }
+        let frozen_above = grip.state.ancestor_frozen || grip.frozen_ancestor(self.reach).is_some();
+        let held = if frozen_above {
+            Held::Not("an ancestor is frozen".to_owned())
+        } else {
+            self.try_hold(&mut grip, &mut progress)
+        };
+        let listing = grip.list_members()?;
+        progress.killed = listing.members.len() + listing.hidden;
+        self.look_held(&grip, &listing, &held, &mut progress)?;
+        if let Some(time) = self
+            .options
+            .grace
+            .filter(|_| !frozen_above && held != Held::Empty)
+        {
+            self.grace(&mut grip, &held, time)?;
+        }
+        steps::at("destroy:looked");
+        let deadline = Deadline::after(self.options.timeout);
+        if !grip.end_all(self.options.kill, deadline)? {
+            return Err(self.still_alive(&mut grip, &held, &progress));
+        }
+        trace::event(Role::Destroy, "Ended", trace::started(), &[]);
+        self.look_after(session, Some(&grip), &mut progress)?;
+        progress.leftover = grip.remove_leaf();
+        self.finish(session, progress)
+    }
+
+    /// From inside the session there is no hold and no grace: what is to be said is written, then one kill ends this
+    /// process too.
+    fn end_ourselves(&self, grip: &mut Grip) -> Error {
+        let deadline = Deadline::after(self.options.timeout);
+        match grip.end_all(KillWay::Atomic, deadline) {
+            Err(error) => error,
+            Ok(_) => Error::new(
+                Code::Partial,
+                format!(
+                    "session {} was killed, and this process, which was in it, lives",
+                    grip.session
+                ),
+            ),
+        }
+    }
+
+    /// A hold is a help against forks and for finding strays, no condition: whatever is in its way, the kill works.
+    fn try_hold(&self, grip: &mut Grip, progress: &mut Progress) -> Held {
+        match grip.hold(Deadline::after(HOLD)) {
+            Ok(held) => held,
+            Err(error) if grip.has_ended() => {
+                drop(error);
+                Held::Empty
+            }
+            Err(error) => {
+                let why = error.message().to_owned();
+                progress
+                    .notices
+                    .push(format!("it could not be held: {why}"));
+                Held::Not(why)
+            }
+        }
+    }
+
+    fn look_held(
+        &self,
+        grip: &Grip,
+        listing: &Listing,
+        held: &Held,
+        progress: &mut Progress,
+    ) -> Result<()> {
+        if self.options.strays == StrayPolicy::Ignore {
+            return Ok(());
+        }
+        let started = trace::started();
+        let members: Vec<Pid> = listing.members.iter().map(|seat| seat.pid).collect();
+        progress.strays = strays::children_outside(grip, &members)?;
+        let fields = [
+            ("held", Field::Flag(*held == Held::Still)),
+            ("found", Field::Flag(!progress.strays.is_empty())),
+        ];
+        trace::event(Role::Destroy, "LookStrays", started, &fields);
+        Ok(())
+    }
+
+    /// SIGTERM, and SIGCONT for what is stopped, while nobody can fork away from it; then they have the time.
+    fn grace(&self, grip: &mut Grip, held: &Held, time: Duration) -> Result<()> {
+        grip.send_to_all(libc::SIGTERM)?;
+        grip.send_to_all(libc::SIGCONT)?;
+        if grip.state.user_frozen {
+            grip.clear(cgleaf_shared::wire::FreezeFlag::User)?;
+        }
+        if *held == Held::Still {
+            grip.release()?;
+        }
+        let end = grip.wait_for_end(Some(Deadline::after(time)))?;
+        debug_assert!(matches!(
+            end,
+            WaitEnd::Reached | WaitEnd::Removed | WaitEnd::Deadline
+        ));
+        Ok(())
+    }
+
+    /// The deadline passed and the kernel still says populated.
+    fn still_alive(&self, grip: &mut Grip, held: &Held, progress: &Progress) -> Error {
+        let members = blockers(grip, MOST_NAMED);
+        if *held == Held::Still
+            && let Err(error) = grip.release()
+        {
+            return error.while_doing("thaw what does not end");
+        }
+        let what = format!(
+            "session {} was killed, and after {} s something in it has not ended; `cgleaf destroy {}` goes on from there; \
+             what lives",
+            grip.session,
+            self.options.timeout.as_secs_f32(),
+            grip.session
+        );
+        partial(&what, &members)
+            .with("session", grip.session.as_str())
+            .with("destroyed", false)
+            .with("tier", Tier::Cgroup.name())
+            .with("killed", progress.killed)
+            .with("strays", strays_json(&progress.strays))
+    }
+
+    /// What left the leaf: those seen while the members were held, those an earlier destroy named, the leader, and
+    /// whoever carries the mark.
+    fn look_after(
+        &self,
+        session: &Session,
+        grip: Option<&Grip>,
+        progress: &mut Progress,
+    ) -> Result<()> {
+        if self.options.strays == StrayPolicy::Ignore {
+            return Ok(());
+        }
+        let started = trace::started();
+        let is_member = |pid| grip.is_some_and(|grip| grip.is_member(pid));
+        // A leader that only the record names could be anybody that somebody wrote there.
+        let leader = grip.and_then(|grip| grip.leader);
+        let mark = session.record().and_then(|record| record.mark.as_deref());
+        let mut found = std::mem::take(&mut progress.strays);
+        if let Some(record) = session.record() {
+            found.extend(strays::recorded(&record.strays));
+        }
+        found.extend(strays::after_the_end(leader, mark, is_member)?);
+        found = strays::merged(found);
+        if self.options.strays == StrayPolicy::Kill {
+            strays::end(&mut found, is_member)?;
+        }
+        progress.strays = found;
+        let fields = [
+            ("held", Field::Flag(false)),
+            ("found", Field::Flag(progress.some_stray_lives())),
+        ];
+        trace::event(Role::Destroy, "LookStrays", started, &fields);
+        Ok(())
+    }
+
+    /// The end is proven. Strays that live make it no success, and are written down for a later destroy.
+    fn finish(&self, session: &Session, mut progress: Progress) -> Result<Destroyed> {
+        progress
+            .strays
+            .retain(|stray| stray.killed || stray.lives());
+        if progress.some_stray_lives() {
+            self.write_strays(session, &mut progress);
+            return Err(strays_left(session, &progress));
+        }
+        steps::at("destroy:ended");
+        self.write_phase(session, Phase::Destroyed, &mut progress);
+        if let Some(name) = session.name()
+            && let Ok(names) = self.reach.names()
+        {
+            names.release(name, &session.id)?;
+        }
+        Ok(Destroyed {
+            destroyed: true,
+            killed: progress.killed,
+            strays: progress.strays,
+            leftover: progress.leftover,
+            notices: progress.notices,
+            ..Destroyed::nothing(&session.id, false)
+        })
+    }
+
+    /// A record that cannot be written does not keep a session alive: the kernel's word is what counts.
+    fn write_phase(&self, session: &Session, phase: Phase, progress: &mut Progress) {
+        let started = trace::started();
+        let written = self.rewrite(&session.id, |record| record.phase = phase);
+        match written {
+            Ok(true) => {
+                let event = match phase {
+                    Phase::Destroyed => "WriteDestroyed",
+                    _ => "WriteDestroying",
+                };
+                trace::event(Role::Destroy, event, started, &[]);
+            }
+            Ok(false) => {}
+            Err(error) => progress.notices.push(format!(
+                "the record could not be written: {}",
+                error.message()
+            )),
+        }
+    }
+
+    fn write_strays(&self, session: &Session, progress: &mut Progress) {
+        let left: Vec<RecordedStray> = progress
+            .strays
+            .iter()
+            .filter(|stray| !stray.killed)
+            .map(|stray| RecordedStray {
+                process: stray.process,
+                tie: stray.tie,
+            })
+            .collect();
+        let written = self.rewrite(&session.id, |record| {
+            record.phase = Phase::Destroying;
+            record.strays = left;
+        });
+        if let Err(error) = written {
+            progress.notices.push(error.message().to_owned());
+        }
+    }
+
+    /// Changes the record as it stands now, if it is one of ours; whether it was written.
+    fn rewrite(&self, id: &SessionId, change: impl FnOnce(&mut Record)) -> Result<bool> {
+        let Some(Found::Record(mut record)) = self.reach.record(id)? else {
+            return Ok(false);
+        };
+        change(&mut record);
+        self.reach.store()?.advance(&record)
+    }
+}

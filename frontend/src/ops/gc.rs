@@ -1,0 +1,279 @@
+//! Taking away what is proven over: records, names, tombstones and files that nobody will finish (DESIGN 4.2).
+
+use std::time::Duration;
+
+use cgleaf_shared::id::{BootId, BootTime, SessionId, SessionName};
+
+use super::reach::Reach;
+use super::session::Session;
+use super::state::{LeafSeen, Look};
+use crate::error::{Code, OrCode, Result};
+use crate::private_dir::PrivateDir;
+use crate::records::{Found, Phase, Record, Store, Tier};
+use crate::trace::{self, Field, Role};
+
+/// How long a tombstone lies, and how old an unfinished file must be.
+const TEN_MINUTES: Duration = Duration::from_secs(600);
+
+/// What [`gc`] did, or would do.
+#[derive(Debug, Default)]
+pub struct Gc {
+    /// The sessions whose records were removed.
+    pub removed: Vec<SessionId>,
+    /// The sessions that were kept, and why.
+    pub kept: Vec<Kept>,
+    /// The names that nobody had.
+    pub names: Vec<SessionName>,
+    /// The tombstones that had lain long enough.
+    pub tombstones: Vec<SessionId>,
+    /// How many unfinished files there were.
+    pub temporaries: usize,
+    /// What stood in the way.
+    pub trouble: Vec<String>,
+}
+
+/// A session that was kept.
+#[derive(Debug)]
+pub struct Kept {
+    /// Which.
+    pub session: SessionId,
+    /// Why.
+    pub reason: String,
+}
+
+/// Takes away what is proven over. With `dry_run` it only says what it would do.
+///
+/// # Errors
+/// STORAGE: the records cannot be read at all.
+pub fn gc(reach: &Reach, dry_run: bool) -> Result<Gc> {
+    let store = reach.store()?;
+    // Names first: an id is claimed before its name is, so that a name without a record is nobody's who is just starting.
+    let names = reach.names()?;
+    let named = names.all()?;
+    let mut done = Gc::default();
+    let everything = reach.everything();
+    let told = everything
+        .trouble
+        .iter()
+        .map(|error| error.message().to_owned());
+    done.trouble.extend(told);
+    for session in &everything.sessions {
+        if session.found.is_some() {
+            consider(reach, store, session, dry_run, &mut done)?;
+        } else {
+            done.keep(
+                session,
+                "a helper has its leaf, and there is no record of it",
+            );
+        }
+    }
+    for (name, holder) in named {
+        let held = match &holder {
+            Some(id) => reach
+                .by_id(id)?
+                .is_some_and(|one| !done.removed.contains(&one.id)),
+            None => false,
+        };
+        if !held {
+            if !dry_run {
+                match &holder {
+                    Some(id) => names.release(&name, id)?,
+                    None => names.discard(&name)?,
+                }
+            }
+            done.names.push(name);
+        }
+    }
+    lift_tombstones(reach, store, dry_run, &mut done)?;
+    for dir in [store.dir(), names.dir()] {
+        done.temporaries += sweep(dir, dry_run)?;
+    }
+    Ok(done)
+}
+
+impl Gc {
+    fn keep(&mut self, session: &Session, reason: impl Into<String>) {
+        self.kept.push(Kept {
+            session: session.id.clone(),
+            reason: reason.into(),
+        });
+    }
+}
+
+fn consider(
+    reach: &Reach,
+    store: &Store,
+    session: &Session,
+    dry_run: bool,
+    done: &mut Gc,
+) -> Result<()> {
+    let started = trace::started();
+    let verdict = judge(reach, session);
+    let fields = [
+        ("found", Field::Flag(session.listed.is_some())),
+        ("over", Field::Flag(verdict.is_ok())),
+    ];
+    trace::event(Role::Gc, "GcLook", started, &fields);
+    let verdict = verdict.and_then(|record| {
+        if dry_run || still_stands(store, record) {
+            Ok(record)
+        } else {
+            Err("somebody else is changing it".to_owned())
+        }
+    });
+    let started = trace::started();
+    match verdict {
+        Err(reason) => {
+            done.keep(session, reason);
+            trace::event(Role::Gc, "GcKeep", started, &[]);
+        }
+        Ok(record) => {
+            if !dry_run {
+                forget(reach, store, session, record)?;
+            }
+            done.removed.push(session.id.clone());
+            trace::event(Role::Gc, "GcRemove", started, &[]);
+        }
+    }
+    Ok(())
+}
+
+/// The record, if its session is proven over; else why it is kept.
+fn judge<'s>(reach: &Reach, session: &'s Session) -> std::result::Result<&'s Record, String> {
+    let record = match &session.found {
+        Some(Found::Record(record)) => record,
+        Some(Found::Damaged { why, foreign, .. }) => {
+            let whose = if *foreign {
+                "not ours to remove"
+            } else {
+                "damaged"
+            };
+            return Err(format!("its record is {whose}: {why}"));
+        }
+        None => return Err("there is no record of it".to_owned()),
+    };
+    let stated = record.attestation.as_ref().map(|one| one.boot_id);
+    let boot = stated.unwrap_or(record.maker.boot_id);
+    match BootId::current() {
+        // Whatever it was ended with its boot; that it is of this machine was asked when it was read.
+        Ok(now) if now != boot => return Ok(record),
+        Ok(_) => {}
+        Err(error) => return Err(format!("which boot this is cannot be told: {error}")),
+    }
+    if record.phase == Phase::Destroying {
+        let id = &session.id;
+        return Err(format!(
+            "a destroy of it has begun and is not finished; `cgleaf destroy {id}` finishes it"
+        ));
+    }
+    if record.tier == Tier::Group {
+        return Err("it is kept by its processes, and they are not proven gone".to_owned());
+    }
+    let look = reach.look(session);
+    if let Some(reason) = alive(session, record, &look) {
+        return Err(reason);
+    }
+    if !record.phase.is_over() && record.maker.may_live() {
+        return Err("whoever made it is still at it".to_owned());
+    }
+    Ok(record)
+}
+
+/// Why a session is not proven over, if so.
+fn alive(session: &Session, record: &Record, look: &Look) -> Option<String> {
+    let proven = match (&look.leaf, look.populated) {
+        (LeafSeen::Gone | LeafSeen::EarlierBoot, _) => true,
+        (LeafSeen::Here(_) | LeafSeen::There(_), Some(false)) => record.phase != Phase::Intent,
+        (LeafSeen::Here(_) | LeafSeen::There(_), _) => return Some("it runs".to_owned()),
+        (LeafSeen::Tampered(why), _) => return Some(format!("its record does not fit: {why}")),
+        (LeafSeen::Unreadable(why), _) => return Some(format!("it cannot be told: {why}")),
+        // It never came to a leaf, if no helper has one.
+        (LeafSeen::None, _) => record.phase == Phase::Intent || record.phase.is_over(),
+    };
+    let helper_has_it = session.listed.is_some() && record.phase == Phase::Intent;
+    if proven && !helper_has_it {
+        None
+    } else if helper_has_it {
+        Some("its helper has a leaf for it".to_owned())
+    } else {
+        Some("nothing is known about its leaf".to_owned())
+    }
+}
+
+/// Whether the record that was judged is still the one that stands there.
+fn still_stands(store: &Store, judged: &Record) -> bool {
+    matches!(store.read(&judged.session), Ok(Some(Found::Record(now)))
+        if now.maker == judged.maker && now.phase == judged.phase)
+}
+
+fn forget(reach: &Reach, store: &Store, session: &Session, record: &Record) -> Result<()> {
+    // An empty leaf that nobody took away: its record goes only with it.
+    if session.listed.is_some()
+        && let Ok(Some(mut grip)) = reach.try_grip(session, Role::Gc)
+    {
+        grip.remove_leaf();
+    }
+    store.forget(&session.id)?;
+    if let Some(name) = &record.name
+        && let Ok(names) = reach.names()
+    {
+        names.release(name, &session.id)?;
+    }
+    remove_log(store, record)?;
+    // Its maker is dead, so that nobody is left whom the tombstone would have to stop.
+    if record.phase == Phase::Destroyed && !record.maker.may_live() {
+        store.lift_tombstone(&session.id)?;
+    }
+    Ok(())
+}
+
+/// A log that cgleaf chose the place of goes with its record; one that a user named is the user's.
+fn remove_log(store: &Store, record: &Record) -> Result<()> {
+    let Some(log) = &record.log else {
+        return Ok(());
+    };
+    let beside = log.parent() == Some(store.dir().path());
+    match log.file_name().and_then(|name| name.to_str()) {
+        Some(name) if beside => store.dir().remove(name).or_code(Code::Storage),
+        _ => Ok(()),
+    }
+}
+
+fn lift_tombstones(reach: &Reach, store: &Store, dry_run: bool, done: &mut Gc) -> Result<()> {
+    let now = BootTime::now();
+    for id in store.tombstones()? {
+        let young = store
+            .tombstone_laid(&id)?
+            .is_some_and(|laid| Duration::from_nanos(now.0.saturating_sub(laid.0)) < TEN_MINUTES);
+        if young || is_needed(reach, &id)? {
+            continue;
+        }
+        if !dry_run {
+            store.lift_tombstone(&id)?;
+        }
+        done.tombstones.push(id);
+    }
+    Ok(())
+}
+
+/// Whether somebody who claimed that id has not looked for its tombstone yet, or a destroy is under way.
+fn is_needed(reach: &Reach, id: &SessionId) -> Result<bool> {
+    Ok(match reach.record(id)? {
+        Some(Found::Record(record)) => match record.phase {
+            Phase::Intent => record.maker.may_live(),
+            Phase::Destroying => true,
+            _ => false,
+        },
+        _ => false,
+    })
+}
+
+fn sweep(dir: &PrivateDir, dry_run: bool) -> Result<usize> {
+    let stale = dir.stale_temporaries(TEN_MINUTES).or_code(Code::Storage)?;
+    if !dry_run {
+        for name in &stale {
+            dir.remove(name).or_code(Code::Storage)?;
+        }
+    }
+    Ok(stale.len())
+}

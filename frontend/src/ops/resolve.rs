@@ -1,0 +1,227 @@
+//! From what a user types to a session, and from all places to all sessions.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use cgleaf_shared::id::{SessionId, SessionName};
+use cgleaf_shared::wire::{Reply, Request, SessionEntry};
+
+use super::reach::{HelpersLeaf, Reach, unexpected};
+use super::session::{Listed, Session};
+use crate::client::Client;
+use crate::error::{Code, Error, Result};
+use crate::records::Found;
+
+/// Everything that could be found, and what stood in the way.
+#[derive(Debug, Default)]
+pub struct Everything {
+    /// The sessions, in the order of their making; those without a date first.
+    pub sessions: Vec<Session>,
+    /// What could not be asked or read, for notices.
+    pub trouble: Vec<Error>,
+}
+
+impl Reach {
+    /// Finds the session that an id or a name stands for. An exact id wins.
+    ///
+    /// # Errors
+    /// USAGE: it is neither. SESSION_NOT_FOUND: no record and no helper knows it.
+    pub fn resolve(&self, text: &str) -> Result<Session> {
+        let id = parse(text)?;
+        if let Some(session) = self.by_id(&id)? {
+            return Ok(session);
+        }
+        match self.id_of_name(text)? {
+            Some(id) => self.by_id(&id)?.ok_or_else(|| not_found(text)),
+            None => Err(not_found(text)),
+        }
+    }
+
+    /// The id that an id or a name stands for, asking a helper only where no record tells. An exact id wins.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub(super) fn identify(&self, text: &str) -> Result<SessionId> {
+        let id = parse(text)?;
+        if self.record(&id)?.is_some() {
+            return Ok(id);
+        }
+        self.resolve(text).map(|session| session.id)
+    }
+
+    /// The session of exactly that id.
+    ///
+    /// # Errors
+    /// STORAGE, or a helper's answer that is none.
+    pub fn by_id(&self, id: &SessionId) -> Result<Option<Session>> {
+        let found = self.record(id)?;
+        let socket = match &found {
+            Some(Found::Record(record)) => record.helper.as_ref().map(|helper| &helper.socket),
+            _ => None,
+        };
+        let listed = self.listed(id, socket.map(std::path::PathBuf::as_path))?;
+        Ok((found.is_some() || listed.is_some()).then(|| Session {
+            id: id.clone(),
+            found,
+            listed,
+        }))
+    }
+
+    fn listed(&self, id: &SessionId, first: Option<&Path>) -> Result<Option<Listed>> {
+        match self.open_leaf(id, first) {
+            Ok(leaf) => Ok(leaf.map(|leaf| leaf.into_listed())),
+            // A helper that does not answer is no reason not to show what the record and the kernel say.
+            Err(error) if error.code() == Code::HelperUnreachable => Ok(None),
+            Err(error) if error.code() == Code::Refused && first.is_some() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The id of the session that has this name: as the names' directory says, as a helper says, and last as the
+    /// latest record says.
+    fn id_of_name(&self, text: &str) -> Result<Option<SessionId>> {
+        let Ok(name) = text.parse::<SessionName>() else {
+            return Ok(None);
+        };
+        let holder = match self.names() {
+            Ok(names) => names.holder(&name)?,
+            Err(_) => None,
+        };
+        if let Some(id) = holder
+            && self.record(&id)?.is_some()
+        {
+            return Ok(Some(id));
+        }
+        let all = self.everything();
+        let mut named = all.sessions.into_iter().filter(|s| s.name() == Some(&name));
+        // The list is in the order of making, and a helper's word is about a living leaf.
+        let last = named
+            .by_ref()
+            .fold(None::<Session>, |best, next| match best {
+                Some(best) if best.listed.is_some() && next.listed.is_none() => Some(best),
+                _ => Some(next),
+            });
+        Ok(last.map(|session| session.id))
+    }
+
+    /// Every session of the records and of every helper that answers. Nothing that is damaged or does not answer hides
+    /// the others.
+    pub fn everything(&self) -> Everything {
+        let mut all = Everything::default();
+        let mut sessions = BTreeMap::new();
+        if let Err(error) = self.read_records(&mut sessions, &mut all.trouble) {
+            all.trouble.push(error);
+        }
+        let (helpers, looked) = self.helpers();
+        for mut helper in helpers {
+            let listed = list(&mut helper);
+            let mode = helper.mode().to_owned();
+            match listed {
+                Ok(entries) => merge(&mut sessions, &helper, &mode, entries),
+                Err(error) => all.trouble.push(error),
+            }
+        }
+        let mute = looked.into_iter().filter(|one| one.is_trouble());
+        all.trouble.extend(mute.map(|one| {
+            let message = format!("{}: {}", one.socket.display(), one.why_not);
+            Error::new(Code::HelperUnreachable, message)
+        }));
+        all.sessions = sessions.into_values().collect();
+        all.sessions.sort_by_key(Session::created);
+        all
+    }
+
+    fn read_records(
+        &self,
+        sessions: &mut BTreeMap<SessionId, Session>,
+        trouble: &mut Vec<Error>,
+    ) -> Result<()> {
+        let store = self.store()?;
+        for id in store.sessions()? {
+            match store.read(&id) {
+                Ok(None) => {}
+                Ok(found) => {
+                    let session = Session {
+                        id: id.clone(),
+                        found,
+                        listed: None,
+                    };
+                    sessions.insert(id, session);
+                }
+                Err(error) => trouble.push(error.while_doing(format!("read the record of {id}"))),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl HelpersLeaf {
+    fn into_listed(self) -> Listed {
+        Listed {
+            socket: self.client.path().to_path_buf(),
+            mode: self.client.mode().to_owned(),
+            entry: self.entry,
+        }
+    }
+}
+
+fn merge(
+    sessions: &mut BTreeMap<SessionId, Session>,
+    helper: &Client,
+    mode: &str,
+    entries: Vec<SessionEntry>,
+) {
+    for entry in entries {
+        let id = entry.attestation.session.clone();
+        let session = sessions.entry(id.clone()).or_insert(Session {
+            id,
+            found: None,
+            listed: None,
+        });
+        // Two helpers may have an id each; the first one asked is the one that commands go to.
+        session.listed.get_or_insert(Listed {
+            socket: helper.path().to_path_buf(),
+            mode: mode.to_owned(),
+            entry,
+        });
+    }
+}
+
+/// All pages of a helper's list.
+fn list(helper: &mut Client) -> Result<Vec<SessionEntry>> {
+    let mut entries: Vec<SessionEntry> = Vec::new();
+    loop {
+        let after = entries
+            .last()
+            .map(|entry| entry.attestation.session.clone());
+        match helper.call(&Request::List { after })? {
+            Reply::Sessions { sessions, more } => {
+                let empty = sessions.is_empty();
+                entries.extend(sessions);
+                if !more || empty {
+                    return Ok(entries);
+                }
+            }
+            _ => return Err(unexpected(helper, "list")),
+        }
+    }
+}
+
+/// A session's id or name, or a usage error that tells the rule.
+pub(super) fn parse(text: &str) -> Result<SessionId> {
+    text.parse::<SessionId>().map_err(|why| {
+        Error::new(
+            Code::Usage,
+            format!("{text:?} is no session's id or name: {why}"),
+        )
+    })
+}
+
+/// The error of a session that nobody knows.
+pub(super) fn not_found(text: &str) -> Error {
+    Error::new(
+        Code::SessionNotFound,
+        format!("no such session: {text}; `cgleaf list --all` shows those that are known"),
+    )
+    .with("session", text)
+}

@@ -1,0 +1,89 @@
+//! One session, with what its record and its helper say of it.
+
+use std::path::{Path, PathBuf};
+
+use cgleaf_shared::attestation::Attestation;
+use cgleaf_shared::id::{BootTime, SessionId, SessionName};
+use cgleaf_shared::wire::SessionEntry;
+
+use crate::records::{Found, Record, Tier};
+
+/// What a helper says of a session.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// The helper's socket.
+    pub socket: PathBuf,
+    /// Its mode.
+    pub mode: String,
+    /// Its statement.
+    pub entry: SessionEntry,
+}
+
+/// A session that is known from its record, from a helper's list, or from both.
+#[derive(Debug)]
+pub struct Session {
+    /// Its id.
+    pub id: SessionId,
+    /// What stands where its record should be.
+    pub found: Option<Found>,
+    /// What the helper that has its leaf says.
+    pub listed: Option<Listed>,
+}
+
+impl Session {
+    /// Its record, if it is one of ours.
+    pub fn record(&self) -> Option<&Record> {
+        match &self.found {
+            Some(Found::Record(record)) => Some(record),
+            _ => None,
+        }
+    }
+
+    /// Why its record is set aside, if it is.
+    pub fn set_aside(&self) -> Option<&str> {
+        match &self.found {
+            Some(Found::Damaged { why, .. }) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> Option<&SessionName> {
+        let listed = self.listed.as_ref().and_then(|l| l.entry.name.as_ref());
+        listed.or_else(|| self.record().and_then(|record| record.name.as_ref()))
+    }
+
+    /// What is stated about its leaf: by the helper that has it, else by the record.
+    pub fn attestation(&self) -> Option<&Attestation> {
+        let listed = self.listed.as_ref().map(|listed| &listed.entry.attestation);
+        listed.or_else(|| self.record().and_then(|record| record.attestation.as_ref()))
+    }
+
+    /// How it is kept.
+    pub fn tier(&self) -> Tier {
+        match (self.record(), &self.listed) {
+            (Some(record), None) => record.tier,
+            _ => Tier::Cgroup,
+        }
+    }
+
+    /// When it was made.
+    pub fn created(&self) -> Option<BootTime> {
+        self.record()
+            .map(|record| record.created)
+            .or_else(|| self.attestation().map(|attestation| attestation.created))
+    }
+
+    /// The socket of the helper that keeps it.
+    pub fn socket(&self) -> Option<&Path> {
+        match &self.listed {
+            Some(listed) => Some(&listed.socket),
+            None => self.recorded_socket(),
+        }
+    }
+
+    pub(super) fn recorded_socket(&self) -> Option<&Path> {
+        let helper = self.record()?.helper.as_ref()?;
+        Some(&helper.socket)
+    }
+}
