@@ -41,7 +41,9 @@ fn expected(force: Force) -> Tried {
     match force {
         Force::Panic | Force::HeapDamage => Tried::Died(SIGABRT),
         Force::Segfault => Tried::Died(SIGSEGV),
-        Force::BigAllocation | Force::Return | Force::NoVdsoClock => Tried::Done("done".to_owned()),
+        Force::HeapGrowth | Force::BigAllocation | Force::Return | Force::NoVdsoClock => {
+            Tried::Done("done".to_owned())
+        }
         Force::StopAndContinue => Tried::Done("served".to_owned()),
     }
 }

@@ -40,6 +40,8 @@ pub enum Force {
     HeapDamage,
     /// SIGSTOP and SIGCONT during a poll with a timeout.
     StopAndContinue,
+    /// Many small allocations, more than the start left room for.
+    HeapGrowth,
     /// An allocation above the C library's mmap threshold, grown and freed.
     BigAllocation,
     /// main returns.
@@ -170,6 +172,13 @@ fn serving() -> Vec<Allowed> {
             ANY,
             Always,
             "a directory must be of cgroup2"
+        ),
+        allow!(
+            getpid,
+            SYS_getpid,
+            ANY,
+            Always,
+            "the helper itself is never moved; abort(3)"
         ),
         allow!(
             getdents64,
@@ -304,9 +313,15 @@ fn waiting() -> Vec<Allowed> {
 
 /// The allocator. No mprotect: nothing becomes executable, and nothing that was protected is opened.
 fn memory() -> Vec<Allowed> {
-    use Usage::{Always, Conditional};
+    use Usage::Conditional;
     vec![
-        allow!(brk, SYS_brk, ANY, Always, "the heap grows and shrinks"),
+        allow!(
+            brk,
+            SYS_brk,
+            ANY,
+            Conditional(Force::HeapGrowth),
+            "the heap grows and shrinks"
+        ),
         allow!(
             mmap,
             SYS_mmap,
@@ -375,13 +390,6 @@ fn libc_specific() -> Vec<Allowed> {
     const PANIC: Usage = Usage::Conditional(Force::Panic);
     const HEAP: Usage = Usage::Conditional(Force::HeapDamage);
     vec![
-        allow!(
-            getpid,
-            SYS_getpid,
-            ANY,
-            PANIC,
-            "raise(3) names its own process"
-        ),
         allow!(
             gettid,
             SYS_gettid,

@@ -243,6 +243,7 @@ fn forced(case: &str) -> Option<io::Result<()>> {
     match case {
         "Panic" => panic!("on purpose"),
         "HeapDamage" => sys::damage_heap(),
+        "HeapGrowth" => grow_heap(),
         "BigAllocation" => allocate(),
         "Return" => {}
         "Segfault" => sys::segfault(),
@@ -251,6 +252,12 @@ fn forced(case: &str) -> Option<io::Result<()>> {
         _ => return None,
     }
     Some(Ok(()))
+}
+
+/// Many blocks of many sizes, each far below the threshold for a mapping of its own.
+fn grow_heap() {
+    let blocks: Vec<Vec<u8>> = (0..20_000).map(|n| vec![1; 16 + n % 60 * 50]).collect();
+    drop(std::hint::black_box(blocks));
 }
 
 /// Above the C library's threshold for a mapping of its own (128 KiB, up to 32 MiB as it adapts), grown, then freed.
