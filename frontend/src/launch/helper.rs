@@ -55,6 +55,50 @@ pub(super) fn ask(site: &Site<'_>, request: &Request) -> Result<Asked> {
     .run()
 }
 
+/// A helper that serves this process, started if none answers: for what needs one although it begins no session, as the
+/// leaves of a helper that is gone (it takes them over).
+///
+/// # Errors
+/// HELPER_UNREACHABLE: there is none, and none can be started; what each said.
+pub fn connect_or_start(site: &Site<'_>) -> Result<Client> {
+    match ask(site, &Request::Status)? {
+        Asked::Answered(answered) => Ok(answered.client),
+        Asked::NotServed(said) => Err(Error::new(Code::HelperUnreachable, said.join("; "))),
+        Asked::MoveDenied(refusal) => Err(refused(&refusal)),
+    }
+}
+
+/// The helper that is started here where none answers, also where another one, such as a service, does: only the one that
+/// takes over the scope directories of its kind can have the leaves in them.
+///
+/// # Errors
+/// HELPER_UNREACHABLE: it cannot be started, or a socket was named.
+pub(crate) fn start_own(site: &Site<'_>) -> Result<Client> {
+    let mut search = Search {
+        site,
+        request: &Request::Status,
+        deadline: Deadline::after(Deadline::REQUEST),
+        said: Vec::new(),
+        refused_at: Vec::new(),
+    };
+    while let Some(way) = search.way_to_start() {
+        let attempt = match Client::connect(&way.socket(site.base)) {
+            Ok(client) => search.attempt(client)?,
+            Err(_) => search.ask_a_new_one(&way)?,
+        };
+        match attempt {
+            Attempt::Done(Asked::Answered(answered)) => return Ok(answered.client),
+            Attempt::Again => search.pause()?,
+            Attempt::Done(_) | Attempt::NotServed => break,
+        }
+    }
+    let said = search.said.join("; ");
+    Err(Error::new(
+        Code::HelperUnreachable,
+        format!("no helper has the leaf, and none could be started for it: {said}"),
+    ))
+}
+
 struct Search<'a> {
     site: &'a Site<'a>,
     request: &'a Request,

@@ -1,6 +1,7 @@
 //! Starting a program in a session of its own (DESIGN 4): the helper found or started, the id claimed, the leaf made,
 //! the program enrolled before it is executed.
 
+mod adopt;
 mod child;
 mod claim;
 mod clean;
@@ -20,9 +21,12 @@ mod start_helper;
 mod take_over;
 mod watch;
 
+pub use adopt::{Adoption, adopt};
 pub use claim::Identity;
 pub use exec::exec;
 pub use failure::{BEFORE_THE_PROGRAM, Failure, NOT_EXECUTABLE, NOT_FOUND};
+pub use helper::connect_or_start;
+pub(crate) use helper::start_own;
 pub use plan::{Plan, Site, TierWanted};
 pub use program::{MARK_VARIABLE, Program, SESSION_VARIABLE};
 pub use run::{Leftovers, RunOptions, TIMED_OUT, run};

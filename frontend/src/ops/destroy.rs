@@ -1,7 +1,5 @@
 //! Destroy in the cgroup tier, the eight steps of DESIGN 4.
 
-use std::time::Duration;
-
 use cgleaf_shared::id::{BootId, SessionId};
 use cgleaf_shared::process::Pid;
 
@@ -10,21 +8,17 @@ use super::destroyed::{
 };
 use super::freeze::Held;
 use super::grip::{Grip, earlier_boot, not_proven};
-use super::inspect::{MOST_NAMED, blockers, partial};
 use super::members::Listing;
 use super::reach::Reach;
 use super::resolve::{not_found, parse};
 use super::session::Session;
 use super::state::LeafSeen;
 use super::strays;
-use crate::client::{Deadline, WaitEnd};
+use crate::client::Deadline;
 use crate::error::{Code, Error, Result};
 use crate::records::{Found, Phase, Record, RecordedStray, Tier};
 use crate::steps;
 use crate::trace::{self, Field, Role};
-
-/// How long the members may take to stand still before the kill goes on without.
-const HOLD: Duration = Duration::from_secs(2);
 
 /// Ends everything of a session and proves it.
 ///
@@ -200,26 +194,22 @@ impl Destroy<'_> {
         if grip.is_around_us() {
             return Err(self.end_ourselves(&mut grip));
         }
-        let frozen_above = grip.state.ancestor_frozen || grip.frozen_ancestor(self.reach).is_some();
-        let held = if frozen_above {
-            Held::Not("an ancestor is frozen".to_owned())
-        } else {
-            self.try_hold(&mut grip, &mut progress)
-        };
+        let held = grip.hold_for_the_end(self.reach, &mut progress.notices);
         let listing = grip.list_members()?;
         progress.killed = listing.members.len() + listing.hidden;
         self.look_held(&grip, &listing, &held, &mut progress)?;
-        if let Some(time) = self
-            .options
-            .grace
-            .filter(|_| !frozen_above && held != Held::Empty)
-        {
-            self.grace(&mut grip, &held, time)?;
+        if let Some(time) = self.options.grace {
+            grip.grace(&held, time)?;
         }
         steps::at("destroy:looked");
         let deadline = Deadline::after(self.options.timeout);
         if !grip.end_all(self.options.kill, deadline)? {
-            return Err(self.still_alive(&mut grip, &held, &progress));
+            return Err(grip
+                .still_alive(&held, self.options.timeout)
+                .with("destroyed", false)
+                .with("tier", Tier::Cgroup.name())
+                .with("killed", progress.killed)
+                .with("strays", strays_json(&progress.strays)));
         }
         trace::event(Role::Destroy, "Ended", trace::started(), &[]);
         self.look_after(session, Some(&grip), &mut progress)?;
@@ -243,24 +233,6 @@ impl Destroy<'_> {
         }
     }
 
-    /// A hold is a help against forks and for finding strays, no condition: whatever is in its way, the kill works.
-    fn try_hold(&self, grip: &mut Grip, progress: &mut Progress) -> Held {
-        match grip.hold(Deadline::after(HOLD)) {
-            Ok(held) => held,
-            Err(error) if grip.has_ended() => {
-                drop(error);
-                Held::Empty
-            }
-            Err(error) => {
-                let why = error.message().to_owned();
-                progress
-                    .notices
-                    .push(format!("it could not be held: {why}"));
-                Held::Not(why)
-            }
-        }
-    }
-
     fn look_held(
         &self,
         grip: &Grip,
@@ -275,52 +247,14 @@ impl Destroy<'_> {
         let members: Vec<Pid> = listing.members.iter().map(|seat| seat.pid).collect();
         progress.strays = strays::children_outside(grip, &members)?;
         let fields = [
-            ("held", Field::Flag(*held == Held::Still)),
+            (
+                "held",
+                Field::Flag(matches!(held, Held::Still | Held::Above)),
+            ),
             ("found", Field::Flag(!progress.strays.is_empty())),
         ];
         trace::event(Role::Destroy, "LookStrays", started, &fields);
         Ok(())
-    }
-
-    /// SIGTERM, and SIGCONT for what is stopped, while nobody can fork away from it; then they have the time.
-    fn grace(&self, grip: &mut Grip, held: &Held, time: Duration) -> Result<()> {
-        grip.send_to_all(libc::SIGTERM)?;
-        grip.send_to_all(libc::SIGCONT)?;
-        if grip.state.user_frozen {
-            grip.clear(cgleaf_shared::wire::FreezeFlag::User)?;
-        }
-        if *held == Held::Still {
-            grip.release()?;
-        }
-        let end = grip.wait_for_end(Some(Deadline::after(time)))?;
-        debug_assert!(matches!(
-            end,
-            WaitEnd::Reached | WaitEnd::Removed | WaitEnd::Deadline
-        ));
-        Ok(())
-    }
-
-    /// The deadline passed and the kernel still says populated.
-    fn still_alive(&self, grip: &mut Grip, held: &Held, progress: &Progress) -> Error {
-        let members = blockers(grip, MOST_NAMED);
-        if *held == Held::Still
-            && let Err(error) = grip.release()
-        {
-            return error.while_doing("thaw what does not end");
-        }
-        let what = format!(
-            "session {} was killed, and after {} s something in it has not ended; `cgleaf destroy {}` goes on from there; \
-             what lives",
-            grip.session,
-            self.options.timeout.as_secs_f32(),
-            grip.session
-        );
-        partial(&what, &members)
-            .with("session", grip.session.as_str())
-            .with("destroyed", false)
-            .with("tier", Tier::Cgroup.name())
-            .with("killed", progress.killed)
-            .with("strays", strays_json(&progress.strays))
     }
 
     /// What left the leaf: those seen while the members were held, those an earlier destroy named, the leader, and

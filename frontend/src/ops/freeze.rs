@@ -54,6 +54,8 @@ pub(super) enum Held {
     Still,
     /// Nothing lives in it.
     Empty,
+    /// None was asked for: an ancestor is frozen, and they stand still as long as that is.
+    Above,
     /// It could not be had, and was taken back; why.
     Not(String),
 }
@@ -62,7 +64,7 @@ impl Held {
     pub(super) fn why_not(&self) -> Option<String> {
         match self {
             Self::Not(why) => Some(why.clone()),
-            Self::Still | Self::Empty => None,
+            Self::Still | Self::Empty | Self::Above => None,
         }
     }
 }

@@ -67,10 +67,8 @@ impl Reach {
             self.see_leaf(session),
             LeafSeen::Here(_) | LeafSeen::There(_)
         ) {
-            let helper = self.any_helper(session.socket())?;
-            let path = helper.path().to_path_buf();
-            drop(helper);
-            if let Some(leaf) = self.open_leaf(&session.id, Some(&path))? {
+            let helper = self.start_own_helper()?;
+            if let Some(leaf) = self.open_leaf(&session.id, Some(helper.path()))? {
                 return self.hold_of(session, leaf, role);
             }
         }

@@ -4,8 +4,10 @@
 //! [`Reach`] is what is at hand: records, helpers, the cgroup tree. [`Reach::resolve`] makes a [`Session`] of an id or a
 //! name, [`Reach::look`] asks the kernel how it is. The rest acts, and acts only on a leaf that was proven.
 
+mod adopt;
 mod destroy;
 mod destroyed;
+mod end;
 mod freeze;
 mod gc;
 mod grip;
@@ -21,8 +23,11 @@ mod state;
 mod strays;
 mod wait;
 
+pub use adopt::Adopted;
+pub(crate) use adopt::gather_into;
 pub use destroy::destroy;
 pub use destroyed::{DestroyOptions, Destroyed, KillWay, StrayPolicy};
+pub use end::end;
 pub use freeze::{Freeze, ThawEnd, freeze, hold_for, thaw};
 pub use gc::{Gc, Kept, gc};
 pub use inspect::{MemberInfo, Processes, describe_blockers, processes};

@@ -36,7 +36,7 @@ pub struct Probe {
 /// Why no leaf can be had.
 pub fn probe_leaf(reach: &Reach) -> Result<Probe> {
     let session = SessionId::generate()?;
-    let mut client = reach.any_helper(None)?;
+    let mut client = reach.connect_or_start()?;
     let new = NewSession {
         session: session.clone(),
         name: None,

@@ -11,6 +11,7 @@ use cgleaf_shared::wire::{Opened, Reply, Request, SessionEntry};
 use crate::base::Base;
 use crate::client::{self, Client, LeafEvents, Looked};
 use crate::error::{Code, Error, OrCode, Result};
+use crate::launch::{self, Site};
 use crate::records::{Found, Names, Store};
 
 /// What a command can reach. It can be shared between threads: every call makes connections of its own.
@@ -142,7 +143,7 @@ impl Reach {
         }
     }
 
-    /// A connection to a helper that can be asked about any session, started if none runs.
+    /// A connection to a helper that can be asked about any session; none is started for that.
     ///
     /// # Errors
     /// HELPER_UNREACHABLE.
@@ -161,6 +162,32 @@ impl Reach {
                 trouble.join("; ")
             ),
         ))
+    }
+
+    /// A helper, started if none answers.
+    ///
+    /// # Errors
+    /// HELPER_UNREACHABLE, with what each socket and each start said.
+    pub(super) fn connect_or_start(&self) -> Result<Client> {
+        launch::connect_or_start(&self.site())
+    }
+
+    /// Starts the helper that takes over the leaves of one that died.
+    ///
+    /// # Errors
+    /// HELPER_UNREACHABLE.
+    pub(super) fn start_own_helper(&self) -> Result<Client> {
+        launch::start_own(&self.site())
+    }
+
+    pub(super) fn site(&self) -> Site<'_> {
+        Site {
+            base: &self.base,
+            socket: self.named(),
+            scope_dir: self.scope_dir.as_deref(),
+            kept_descriptor: None,
+            notices: &|_| {},
+        }
     }
 }
 

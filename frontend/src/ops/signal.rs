@@ -35,18 +35,17 @@ pub struct Signalled {
 pub fn signal(reach: &Reach, session: &Session, signal: i32) -> Result<Signalled> {
     let mut grip = reach.grip(session, Role::Client)?;
     // An ancestor that is frozen holds them as well as we could.
-    let frozen_above = grip.state.ancestor_frozen;
-    let held = if frozen_above {
-        Held::Still
+    let held = if grip.state.ancestor_frozen {
+        Held::Above
     } else {
         grip.hold(Deadline::after(STILL))?
     };
     let outcome = match &held {
-        Held::Still => grip.send_to_all(signal),
+        Held::Still | Held::Above => grip.send_to_all(signal),
         Held::Empty => return Err(not_running(session)),
         Held::Not(_) => grip.send_until_none_is_new(signal),
     };
-    if held == Held::Still && !frozen_above {
+    if held == Held::Still {
         grip.release()?;
     }
     let outcome = outcome?;

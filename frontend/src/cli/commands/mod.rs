@@ -1,5 +1,6 @@
 //! One module a command.
 
+mod adopt;
 mod completions;
 mod destroy;
 mod doctor;
@@ -34,6 +35,7 @@ pub(super) fn run(context: &Context, command: Command) -> Result<u8> {
         Command::Signal(arguments) => signal::run(context, &arguments),
         Command::Destroy(arguments) => destroy::run(context, &arguments),
         Command::Gc(arguments) => gc::run(context, &arguments),
+        Command::Adopt(arguments) => adopt::run(context, &arguments),
         Command::Doctor => doctor::run(context),
         Command::Helper(arguments) => helper::run(context, &arguments.action),
         Command::Completions(arguments) => completions::run(context, &arguments),

@@ -1,0 +1,60 @@
+//! `adopt`: a session for a process that runs already, and for what it started.
+
+use cgleaf_shared::process::{Pid, ProcessId};
+
+use super::claim::{Claim, Identity};
+use super::leaf::{self, Entry, Made};
+use super::{Site, TierWanted};
+use crate::error::{Code, Error, OrCode, Result};
+use crate::ops::{Adopted, Reach, gather_into};
+use crate::records::{Record, Tier};
+
+/// A session that was made for a process that ran already.
+#[derive(Debug)]
+pub struct Adoption {
+    /// Its record.
+    pub record: Record,
+    /// What was moved, and what could not be proven.
+    pub adopted: Adopted,
+}
+
+/// Makes a session and moves a running process with what it started into its leaf. They stand still for that time.
+///
+/// # Errors
+/// USAGE: there is no such process, or the name is taken. REFUSED: it may not be adopted; why. UNSUPPORTED: no leaf can
+/// be had. Nothing was moved then, and nothing is left behind.
+pub fn adopt(site: &Site<'_>, reach: &Reach, identity: &Identity, pid: Pid) -> Result<Adoption> {
+    let root = running(pid)?;
+    let mut claim = Claim::make(site, identity, Tier::Cgroup)?;
+    // The leaf belongs to this connection until somebody is in it.
+    let leaf = match leaf::make(site, claim.record(), None, Entry::Birth)? {
+        Made::Leaf(leaf) => leaf,
+        Made::NotServed(said) => return Err(leaf::not_served(TierWanted::Cgroup, &said)),
+        Made::MoveDenied(refusal) => return Err(Error::new(Code::Refused, refusal.message)),
+    };
+    let adopted = gather_into(reach, &claim.record().session, root)?;
+    if adopted.moved.is_empty() {
+        return Err(Error::new(
+            Code::Refused,
+            format!("nothing was adopted: {}", adopted.unproven.join("; ")),
+        ));
+    }
+    claim.set_leaf(leaf.attestation.clone(), leaf.helper.clone(), root);
+    // From here on there are members: the session stays, whatever else fails.
+    claim.keep();
+    claim.look_for_tombstone()?;
+    claim.write_running()?;
+    Ok(Adoption {
+        record: claim.record().clone(),
+        adopted,
+    })
+}
+
+fn running(pid: Pid) -> Result<ProcessId> {
+    let stat = cgleaf_shared::process::Proc::system()
+        .and_then(|proc| proc.process(pid))
+        .and_then(|dir| dir.stat())
+        .or_code(Code::Usage)
+        .map_err(|error| error.while_doing(format_args!("adopt process {pid}")))?;
+    Ok(stat.id)
+}

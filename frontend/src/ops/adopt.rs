@@ -1,0 +1,246 @@
+//! Taking a process that runs already, and what it started, into a session of its own.
+//!
+//! A move takes one process and none of its children. So they are stopped first, moved one by one, and looked for again
+//! until nobody is outside: whoever is born in the leaf stays there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use cgleaf_shared::id::SessionId;
+use cgleaf_shared::process::{Pid, Pidfd, Proc, ProcessId, Stat};
+use cgleaf_shared::wire::{Reply, Request};
+
+use super::grip::Grip;
+use super::reach::Reach;
+use super::session::Session;
+use crate::client::Deadline;
+use crate::error::{Code, Error, Result};
+use crate::trace::Role;
+
+/// How often processes are looked for; each round that finds one outside is followed by another.
+const ROUNDS: usize = 200;
+/// A stop takes effect when the kernel next runs the process.
+const SETTLE: Duration = Duration::from_millis(1);
+
+/// What an adoption moved, and what it could not prove.
+#[derive(Debug, Default)]
+pub struct Adopted {
+    /// The processes that were moved.
+    pub moved: Vec<Pid>,
+    /// Whether the process led its process group or its POSIX session, so that also what lost its parent was found.
+    pub by_group: bool,
+    /// What may be outside of the leaf, in words.
+    pub unproven: Vec<String>,
+}
+
+/// Moves a process and what it started into the leaf of a session that was just made for it. Whatever was stopped for
+/// that goes on afterwards.
+///
+/// # Errors
+/// USAGE: there is no such process. HELPER_UNREACHABLE, PROTOCOL.
+pub(crate) fn gather_into(reach: &Reach, session: &SessionId, root: ProcessId) -> Result<Adopted> {
+    let session = Session {
+        id: session.clone(),
+        found: None,
+        listed: None,
+    };
+    let mut grip = reach.grip(&session, Role::Create)?;
+    let proc = Reach::proc()?;
+    let mut gathering = Gathering::new(&proc, root)?;
+    let result = gathering.run(&mut grip);
+    gathering.let_go_on();
+    result?;
+    Ok(gathering.done)
+}
+
+/// The processes of one adoption.
+struct Gathering<'a> {
+    proc: &'a Proc,
+    root: ProcessId,
+    /// What the root leads: everything in it belongs to it, also what lost its parent.
+    group: Option<Pid>,
+    session: Option<Pid>,
+    /// Everybody known to belong to it, by number and start.
+    known: BTreeMap<Pid, ProcessId>,
+    /// Those that were stopped here.
+    stopped: BTreeMap<Pid, Pidfd>,
+    refused: BTreeSet<Pid>,
+    done: Adopted,
+}
+
+impl<'a> Gathering<'a> {
+    fn new(proc: &'a Proc, root: ProcessId) -> Result<Self> {
+        let stat = proc
+            .process(root.pid)
+            .and_then(|dir| dir.stat())
+            .ok()
+            .filter(|stat| stat.id == root)
+            .ok_or_else(|| gone(root.pid))?;
+        Ok(Self {
+            proc,
+            group: stat.group.filter(|group| *group == root.pid),
+            session: stat.session.filter(|session| *session == root.pid),
+            known: BTreeMap::from([(root.pid, root)]),
+            stopped: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            done: Adopted {
+                by_group: [stat.group, stat.session].contains(&Some(root.pid)),
+                ..Adopted::default()
+            },
+            root,
+        })
+    }
+
+    fn run(&mut self, grip: &mut Grip) -> Result<()> {
+        let mut quiet = 0;
+        for _ in 0..ROUNDS {
+            let outside = self.outside(grip);
+            if outside.is_empty() {
+                quiet += 1;
+                // Everybody known is in the leaf, and a second look right after finds nobody else.
+                if quiet == 2 {
+                    return Ok(());
+                }
+                continue;
+            }
+            quiet = 0;
+            for process in &outside {
+                self.stop(*process);
+            }
+            std::thread::sleep(SETTLE);
+            for process in outside {
+                self.take_in(grip, process)?;
+            }
+        }
+        self.done.unproven.push(format!(
+            "after {ROUNDS} looks there still was a process outside of the leaf"
+        ));
+        Ok(())
+    }
+
+    /// Those that belong to it and are neither in the leaf nor refused. All of /proc is read: an orphan of a process
+    /// group or a POSIX session is told by that alone.
+    fn outside(&mut self, grip: &Grip) -> Vec<ProcessId> {
+        let stats: Vec<Stat> = self
+            .proc
+            .pids()
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|pid| self.proc.process(pid).ok()?.stat().ok())
+            .filter(|stat| !stat.state.is_over())
+            .collect();
+        self.forget_former(&stats);
+        // Until nothing is added: a child may stand before its parent.
+        loop {
+            let before = self.known.len();
+            for stat in &stats {
+                if self.belongs(stat) {
+                    self.known.insert(stat.id.pid, stat.id);
+                }
+            }
+            if self.known.len() == before {
+                break;
+            }
+        }
+        let mut outside: Vec<ProcessId> = stats
+            .iter()
+            .map(|stat| stat.id)
+            .filter(|id| self.known.get(&id.pid) == Some(id))
+            .filter(|id| !self.refused.contains(&id.pid) && !grip.is_member(id.pid))
+            .collect();
+        // The helper takes the first one to be the session's leader.
+        outside.sort_by_key(|id| *id != self.root);
+        outside
+    }
+
+    /// A number that another process has now belongs to nobody of ours.
+    fn forget_former(&mut self, stats: &[Stat]) {
+        for stat in stats {
+            if self
+                .known
+                .get(&stat.id.pid)
+                .is_some_and(|id| *id != stat.id)
+            {
+                self.known.remove(&stat.id.pid);
+            }
+        }
+    }
+
+    fn belongs(&self, stat: &Stat) -> bool {
+        let own = Pid::own();
+        stat.id.pid != own
+            && (stat
+                .parent
+                .is_some_and(|parent| parent != own && self.known.contains_key(&parent))
+                || (self.group.is_some() && stat.group == self.group)
+                || (self.session.is_some() && stat.session == self.session))
+    }
+
+    /// Stops a process, unless it stood still before: then it is to stand still afterwards.
+    fn stop(&mut self, process: ProcessId) {
+        let Some((held, stat)) = self.pin(process) else {
+            return;
+        };
+        if !stat.state.is_stopped() && held.send_signal(libc::SIGSTOP).is_ok() {
+            self.stopped.insert(process.pid, held);
+        }
+    }
+
+    fn pin(&self, process: ProcessId) -> Option<(Pidfd, Stat)> {
+        if !process.pid.may_be_signalled() {
+            return None;
+        }
+        let held = Pidfd::open(process.pid).ok()?;
+        let stat = self.proc.process(process.pid).ok()?.stat().ok()?;
+        (stat.id == process).then_some((held, stat))
+    }
+
+    fn take_in(&mut self, grip: &mut Grip, process: ProcessId) -> Result<()> {
+        let Some((held, _)) = self.pin(process) else {
+            self.lost(process);
+            return Ok(());
+        };
+        let request = Request::Adopt {
+            target: grip.target.clone(),
+        };
+        let deadline = Deadline::after(Deadline::REQUEST);
+        let (reply, _) = grip
+            .client
+            .call_full(&request, Some(held.as_fd()), deadline)?;
+        match reply {
+            Reply::Adopted => self.done.moved.push(process.pid),
+            Reply::Refused(_) if !held.is_alive().unwrap_or(true) => self.lost(process),
+            Reply::Refused(refusal) => {
+                self.refused.insert(process.pid);
+                self.done.unproven.push(refusal.message);
+            }
+            _ => return Err(grip.unexpected("adopt")),
+        }
+        Ok(())
+    }
+
+    /// It ended before it stood still, and may have left children. In a group of its own they are found all the same.
+    fn lost(&mut self, process: ProcessId) {
+        if !self.done.by_group {
+            self.done.unproven.push(format!(
+                "process {} ended before it could be moved, and what it may have started is nobody's child any more",
+                process.pid
+            ));
+        }
+    }
+
+    fn let_go_on(&mut self) {
+        for held in self.stopped.values() {
+            // One that ended meanwhile needs none.
+            let _ = held.send_signal(libc::SIGCONT);
+        }
+    }
+}
+
+fn gone(pid: Pid) -> Error {
+    Error::new(
+        Code::Usage,
+        format!("there is no process {pid}, or it has ended: nothing was adopted"),
+    )
+}

@@ -1,0 +1,108 @@
+//! Steps 2 and 4 to 6 of DESIGN 4's destroy, which the end of a `run` has in common with it: hold, grace, kill, and the
+//! wait for the proof.
+
+use std::time::Duration;
+
+use cgleaf_shared::id::SessionId;
+use cgleaf_shared::wire::FreezeFlag;
+
+use super::destroyed::KillWay;
+use super::freeze::Held;
+use super::grip::Grip;
+use super::inspect::{MOST_NAMED, blockers, partial};
+use super::reach::Reach;
+use super::session::Session;
+use crate::client::Deadline;
+use crate::error::{Error, Result};
+use crate::trace::Role;
+
+/// How long the members may take to stand still before the kill goes on without.
+const HOLD: Duration = Duration::from_secs(2);
+
+/// Ends everything in a session's leaf, for whoever ran it: no tombstone is laid, no record is written, the leaf stays.
+/// How many processes there were.
+///
+/// # Errors
+/// PARTIAL: after `timeout` something lives, and is named. HELPER_UNREACHABLE, REFUSED.
+pub fn end(
+    reach: &Reach,
+    session: &SessionId,
+    grace: Option<Duration>,
+    timeout: Duration,
+) -> Result<usize> {
+    let session = Session {
+        id: session.clone(),
+        found: reach.record(session)?,
+        listed: None,
+    };
+    let Some(mut grip) = reach.try_grip(&session, Role::Create)? else {
+        return Ok(0);
+    };
+    let mut notices = Vec::new();
+    let held = grip.hold_for_the_end(reach, &mut notices);
+    let listing = grip.list_members()?;
+    if let Some(time) = grace {
+        grip.grace(&held, time)?;
+    }
+    if grip.end_all(KillWay::Atomic, Deadline::after(timeout))? {
+        Ok(listing.members.len() + listing.hidden)
+    } else {
+        Err(grip.still_alive(&held, timeout))
+    }
+}
+
+impl Grip {
+    /// A hold is a help against forks and for finding strays, no condition: whatever is in its way, the kill works.
+    pub(super) fn hold_for_the_end(&mut self, reach: &Reach, notices: &mut Vec<String>) -> Held {
+        if self.state.ancestor_frozen || self.frozen_ancestor(reach).is_some() {
+            return Held::Above;
+        }
+        match self.hold(Deadline::after(HOLD)) {
+            Ok(held) => held,
+            Err(error) if self.has_ended() => {
+                drop(error);
+                Held::Empty
+            }
+            Err(error) => {
+                let why = error.message().to_owned();
+                notices.push(format!("it could not be held: {why}"));
+                Held::Not(why)
+            }
+        }
+    }
+
+    /// SIGTERM, and SIGCONT for what is stopped, while nobody can fork away from it; then they have the time. Under a
+    /// frozen ancestor nobody could use it.
+    pub(super) fn grace(&mut self, held: &Held, time: Duration) -> Result<()> {
+        if matches!(held, Held::Above | Held::Empty) {
+            return Ok(());
+        }
+        self.send_to_all(libc::SIGTERM)?;
+        self.send_to_all(libc::SIGCONT)?;
+        if self.state.user_frozen {
+            self.clear(FreezeFlag::User)?;
+        }
+        if *held == Held::Still {
+            self.release()?;
+        }
+        self.wait_for_end(Some(Deadline::after(time)))?;
+        Ok(())
+    }
+
+    /// The deadline passed and the kernel still says populated.
+    pub(super) fn still_alive(&mut self, held: &Held, timeout: Duration) -> Error {
+        let members = blockers(self, MOST_NAMED);
+        if *held == Held::Still
+            && let Err(error) = self.release()
+        {
+            return error.while_doing("thaw what does not end");
+        }
+        let id = &self.session;
+        let what = format!(
+            "session {id} was killed, and after {} s something in it has not ended; `cgleaf destroy {id}` goes on from \
+             there; what lives",
+            timeout.as_secs_f32(),
+        );
+        partial(&what, &members).with("session", id.as_str())
+    }
+}
