@@ -94,6 +94,11 @@ pub fn is_launch(word: &str) -> bool {
     matches!(word, "run" | "exec" | "start")
 }
 
+/// Whether a command's stdout is the program's, and not for an answer.
+pub fn gives_stdout_away(word: &str) -> bool {
+    matches!(word, "run" | "exec")
+}
+
 impl Command {
     /// The command's name, as it stands in JSON.
     pub fn name(&self) -> &'static str {

@@ -47,6 +47,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn run(cli: Cli) -> u8 {
     let launches = cli.command.launches();
+    let gives_stdout_away = args::gives_stdout_away(cli.command.name());
     let output = output::Output::new(
         cli.command.name(),
         cli.global.json,
@@ -58,7 +59,7 @@ fn run(cli: Cli) -> u8 {
     match answer {
         Ok(status) => status,
         Err(error) => {
-            output.fail(&error, launches);
+            output.fail(&error, gives_stdout_away);
             if launches {
                 BEFORE_THE_PROGRAM
             } else {
@@ -79,18 +80,9 @@ fn usage(error: &clap::Error, arguments: &[OsString]) -> u8 {
     }
     let ours = arguments.iter().take_while(|argument| *argument != "--");
     let words: Vec<_> = ours.filter_map(|argument| argument.to_str()).collect();
-    let launches = words
-        .iter()
-        .skip(1)
-        .find(|word| !word.starts_with('-'))
-        .is_some_and(|word| args::is_launch(word));
-    if words.contains(&"--json") && !launches {
-        let name = words
-            .iter()
-            .skip(1)
-            .find(|word| !word.starts_with('-'))
-            .copied()
-            .unwrap_or("");
+    let name = named_command(&words);
+    let launches = args::is_launch(name);
+    if words.contains(&"--json") && !args::gives_stdout_away(name) {
         output::Output::new(name, true, false, 0).fail(
             &Error::new(
                 Code::Usage,
@@ -107,4 +99,16 @@ fn usage(error: &clap::Error, arguments: &[OsString]) -> u8 {
     } else {
         Code::Usage.exit_status()
     }
+}
+
+/// The command that a command line is about: the first word that is one, since an option's value may come before it.
+fn named_command<'a>(words: &[&'a str]) -> &'a str {
+    let known = command();
+    let is_one = |word: &str| known.find_subcommand(word).is_some();
+    words
+        .iter()
+        .skip(1)
+        .copied()
+        .find(|word| is_one(word))
+        .unwrap_or("")
 }

@@ -2,11 +2,11 @@
 
 use std::os::fd::AsFd;
 
-use cgleaf_shared::attestation::{Verdict, verify};
+use cgleaf_shared::attestation::{Attestation, Verdict, verify};
 use cgleaf_shared::cgroup::{CgroupDir, CgroupRoot, ControlFile};
 use cgleaf_shared::id::SessionId;
 use cgleaf_shared::process::Pid;
-use cgleaf_shared::wire::{Mode, Reply, Request, Target};
+use cgleaf_shared::wire::{Mode, Refusal, Reply, Request, Target};
 use nix::errno::Errno;
 
 use super::claim::Claim;
@@ -14,7 +14,7 @@ use super::gate::{ChildGate, ParentGate, Word, gate};
 use super::leaf::{self, Entry, Leaf, Made};
 use super::program::Program;
 use super::signals::Signals;
-use super::{BEFORE_THE_PROGRAM, Plan, Site, scope};
+use super::{BEFORE_THE_PROGRAM, Plan, Site};
 use crate::client::{Client, LeafEvents};
 use crate::error::{Code, Error, OrCode, Result};
 use crate::records::HelperRef;
@@ -42,12 +42,26 @@ pub(super) struct Child {
     pub(super) events: LeafEvents,
 }
 
+/// Why there is no child.
+pub(super) enum NoChild {
+    /// It cannot be moved from where this process is: from a scope of its own it could (see [`super::scope`]).
+    MoveDenied(Refusal),
+    /// Anything else.
+    Error(Error),
+}
+
+impl<E: Into<Error>> From<E> for NoChild {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}
+
 impl Nursery<'_> {
     /// Makes the leaf and the child in it, and puts leaf and leader into the claim's record.
     ///
     /// # Errors
     /// UNSUPPORTED: no leaf can be had. Whatever a helper or the kernel refuses.
-    pub(super) fn enrolled_child(&self, claim: &mut Claim) -> Result<Child> {
+    pub(super) fn enrolled_child(&self, claim: &mut Claim) -> std::result::Result<Child, NoChild> {
         let made = leaf::make(
             self.site,
             claim.record(),
@@ -56,12 +70,11 @@ impl Nursery<'_> {
         )?;
         let mut leaf = match made {
             Made::Leaf(leaf) => *leaf,
-            Made::NotServed(said) => return Err(leaf::not_served(self.plan.tier, &said)),
-            // Nobody is moved by this request.
-            Made::MoveDenied(refusal) => return Err(crate::client::refused(&refusal)),
+            Made::NotServed(said) => return Err(leaf::not_served(self.plan.tier, &said).into()),
+            Made::MoveDenied(refusal) => return Err(NoChild::MoveDenied(refusal)),
         };
         match self.born(claim, &mut leaf)? {
-            Some((pid, gate, dir)) => attested(claim, leaf, pid, gate, &dir),
+            Some((pid, gate, dir)) => Ok(attested(claim, leaf, pid, gate, &dir)?),
             None => {
                 let target = Target::from(&leaf.attestation);
                 leaf.client.call(&Request::Remove { target })?;
@@ -114,7 +127,7 @@ impl Nursery<'_> {
     }
 
     /// A child that has itself moved into a leaf of its own making.
-    fn moved(&self, claim: &mut Claim) -> Result<Child> {
+    fn moved(&self, claim: &mut Claim) -> std::result::Result<Child, NoChild> {
         let image = self.image(claim)?;
         let (mut parent, child) = gate()?;
         let pid = match sys::fork().or_code(Code::Internal)? {
@@ -125,7 +138,10 @@ impl Nursery<'_> {
             Forked::Parent(pid) => pid,
         };
         drop(child);
-        let told = parent.word().and_then(|word| self.understood(claim, word));
+        let told = parent
+            .word()
+            .map_err(NoChild::from)
+            .and_then(|word| self.understood(word));
         let (attestation, helper) = match told {
             Ok(told) => told,
             Err(error) => {
@@ -148,27 +164,20 @@ impl Nursery<'_> {
             _ => Err(Error::new(
                 Code::HelperUnreachable,
                 "the helper passes no descriptor of the leaf's events: too many are in flight; try again",
-            )),
+            )
+            .into()),
         }
     }
 
-    fn understood(
-        &self,
-        claim: &Claim,
-        word: Word,
-    ) -> Result<(cgleaf_shared::attestation::Attestation, HelperRef)> {
+    fn understood(&self, word: Word) -> std::result::Result<(Attestation, HelperRef), NoChild> {
         match word {
             Word::Enrolled(attestation, helper) => Ok((*attestation, helper)),
-            Word::NotServed(said) => Err(leaf::not_served(self.plan.tier, &said)),
-            Word::MoveDenied(refusal) => {
-                let session = claim.record().session.as_str();
-                self.signals.give_back();
-                Err(scope::enter_one(self.site, session, &refusal))
+            Word::NotServed(said) => Err(leaf::not_served(self.plan.tier, &said).into()),
+            Word::MoveDenied(refusal) => Err(NoChild::MoveDenied(refusal)),
+            Word::Failed(code, message) => {
+                let code = Code::from_name(&code).unwrap_or(Code::Internal);
+                Err(Error::new(code, message).into())
             }
-            Word::Failed(code, message) => Err(Error::new(
-                Code::from_name(&code).unwrap_or(Code::Internal),
-                message,
-            )),
         }
     }
 

@@ -4,20 +4,12 @@ use std::time::Duration;
 
 use cgleaf_shared::wire::{Reply, Request, Target};
 
+use super::Site;
 use super::claim::Claim;
-use crate::client::{Client, Deadline, LeafEvents};
-use crate::error::{Code, Error, OrCode, Result};
+use crate::client::{Client, LeafEvents};
+use crate::error::{Code, Error, Result};
+use crate::ops::{self, DestroyOptions, Destroyed, Reach};
 use crate::records::{Found, Phase, Record};
-
-/// What ending a session came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ended {
-    /// How many processes were killed.
-    pub(super) killed: u32,
-}
-
-/// How long the end of what was killed may take before it is said to be late.
-const END_TIME: Duration = Duration::from_secs(10);
 
 /// Whether nothing lives in the leaf.
 pub(super) fn is_over(events: &mut LeafEvents) -> bool {
@@ -28,32 +20,18 @@ pub(super) fn is_over(events: &mut LeafEvents) -> bool {
     }
 }
 
-/// Ends everything in the session.
+/// Ends everything in the session, as `destroy` does.
 ///
 /// # Errors
-/// PARTIAL: something may live. Whatever the helper refuses.
-pub(super) fn end(record: &Record, _grace: Option<Duration>) -> Result<Ended> {
-    let (mut client, target) = reach(record)?;
-    let session = record.session.clone();
-    let killed = match client.call(&Request::Members {
-        target: target.clone(),
-        after: None,
-    })? {
-        Reply::Members(page) => page.total,
-        _ => 0,
+/// PARTIAL: something lives, and is named. Whatever the helper refuses.
+pub(super) fn end(site: &Site<'_>, record: &Record, grace: Option<Duration>) -> Result<Destroyed> {
+    let reach = Reach::new(site.base, site.socket).with_scope_dir(site.scope_dir);
+    let options = DestroyOptions {
+        grace,
+        if_exists: true,
+        ..DestroyOptions::default()
     };
-    let (_, descriptor) = client.call_with_descriptor(&Request::Open { session })?;
-    client.call(&Request::Kill { target })?;
-    let mut events = LeafEvents::new(descriptor.ok_or_else(|| {
-        Error::new(
-            Code::Partial,
-            "the helper passes no descriptor to wait with",
-        )
-    })?);
-    events
-        .wait_for_end(Some(Deadline::after(END_TIME)))
-        .or_code(Code::Partial)?;
-    Ok(Ended { killed })
+    ops::destroy(&reach, record.session.as_str(), &options)
 }
 
 fn reach(record: &Record) -> Result<(Client, Target)> {

@@ -31,6 +31,14 @@ impl Failure {
         }
     }
 
+    /// As another process of ours tells it.
+    pub(super) fn told(code: Code, message: String, status: u8) -> Self {
+        Self {
+            error: Error::new(code, message),
+            status,
+        }
+    }
+
     /// What went wrong.
     pub fn error(&self) -> &Error {
         &self.error

@@ -9,6 +9,7 @@ use cgleaf_shared::attestation::Attestation;
 use cgleaf_shared::wire::Refusal;
 use serde::{Deserialize, Serialize};
 
+use super::message;
 use crate::error::{Code, Error, OrCode, Result};
 use crate::records::HelperRef;
 
@@ -78,12 +79,8 @@ impl ChildGate {
 
     /// Tells the parent how the enrolment went.
     pub(super) fn tell(&mut self, word: &Word) {
-        let Ok(bytes) = serde_json::to_vec(word) else {
-            return;
-        };
-        let length = u32::try_from(bytes.len()).unwrap_or(0).to_ne_bytes();
-        let _ = self.0.write_all(&length);
-        let _ = self.0.write_all(&bytes);
+        // A parent that is gone is seen at the gate.
+        let _ = message::write(&mut self.0, word);
     }
 }
 
@@ -113,18 +110,8 @@ impl ParentGate {
     /// # Errors
     /// INTERNAL if it ended before it said anything.
     pub(super) fn word(&mut self) -> Result<Word> {
-        let mut length = [0; 4];
-        let mut read = || -> std::io::Result<Vec<u8>> {
-            self.0.read_exact(&mut length)?;
-            let length = u32::from_ne_bytes(length).min(1 << 20);
-            let mut bytes = vec![0; length as usize];
-            self.0.read_exact(&mut bytes)?;
-            Ok(bytes)
-        };
-        let bytes = read()
-            .or_code(Code::Internal)
-            .map_err(|error| error.while_doing("wait for the child's enrolment"))?;
-        serde_json::from_slice(&bytes).or_code(Code::Internal)
+        message::read(&mut self.0)
+            .map_err(|error| error.while_doing("wait for the child's enrolment"))
     }
 }
 

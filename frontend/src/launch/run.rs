@@ -5,9 +5,9 @@ use std::time::Duration;
 use cgleaf_shared::wire::Target;
 use nix::errno::Errno;
 
-use super::child::{self, Child, Nursery};
+use super::child::{self, Child, NoChild, Nursery};
 use super::claim::Claim;
-use super::end::{self, Ended};
+use super::end;
 use super::failure::Failure;
 use super::gate::Outcome;
 use super::leaf;
@@ -15,7 +15,7 @@ use super::lease::Lease;
 use super::program::{Program, cannot_execute};
 use super::signals::Signals;
 use super::watch::{Happened, Watch};
-use super::{Plan, Site};
+use super::{Plan, Site, scope};
 use crate::client::Deadline;
 use crate::error::{Code, Error, Result};
 use crate::records::{Exit, Record, Tier};
@@ -77,7 +77,15 @@ pub fn run(
         signals: &signals,
         prepare: &|| {},
     };
-    let child = nursery.enrolled_child(&mut claim)?;
+    let child = match nursery.enrolled_child(&mut claim) {
+        Ok(child) => child,
+        Err(NoChild::Error(error)) => return Err(error.into()),
+        Err(NoChild::MoveDenied(refusal)) => {
+            signals.give_back();
+            let session = claim.record().session.clone();
+            return Err(scope::enter_one(site, session.as_str(), &refusal).into());
+        }
+    };
     let mut run = Run {
         site,
         options,
@@ -226,7 +234,7 @@ impl Run<'_> {
         if !end::is_over(events) {
             match self.options.leftovers {
                 Leftovers::Keep => return self.keep_the_rest(),
-                Leftovers::Kill => self.end_session(),
+                Leftovers::Kill => self.end_leftovers(),
                 Leftovers::Wait => timed_out = self.wait_for_the_rest(events, deadline),
             }
         }
@@ -263,15 +271,29 @@ impl Run<'_> {
         }
     }
 
-    fn end_session(&self) {
-        match end::end(self.claim.record(), self.options.grace) {
-            Ok(Ended { killed: 0 }) => {}
-            Ok(Ended { killed }) => {
-                let session = &self.claim.record().session;
-                self.site
-                    .notice(&format!("session {session}: {killed} left over, ended"));
+    /// Ends the session. How many processes it ended; what it could not end is said.
+    fn end_session(&self) -> usize {
+        match end::end(self.site, self.claim.record(), self.options.grace) {
+            Ok(destroyed) => destroyed.killed,
+            Err(error) => {
+                self.site.notice(error.message());
+                0
             }
-            Err(error) => self.site.notice(error.message()),
+        }
+    }
+
+    fn end_leftovers(&self) {
+        let killed = self.end_session();
+        if killed > 0 {
+            let session = &self.claim.record().session;
+            let what = if killed == 1 {
+                "a process"
+            } else {
+                "processes"
+            };
+            self.site.notice(&format!(
+                "session {session}: {what} that outlived the program ended ({killed}); --leftovers keep lets them go on"
+            ));
         }
     }
 }

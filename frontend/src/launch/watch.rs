@@ -17,6 +17,8 @@ use crate::records::Exit;
 #[derive(Debug)]
 pub(super) struct Watch {
     leader: Pid,
+    /// Whether this process stands in for it: then it stops when the leader does.
+    stands_in: bool,
 }
 
 /// What there is to be done.
@@ -31,8 +33,20 @@ pub(super) enum Happened {
 }
 
 impl Watch {
+    /// For a process that stands in for the leader.
     pub(super) fn new(leader: Pid) -> Self {
-        Self { leader }
+        Self {
+            leader,
+            stands_in: true,
+        }
+    }
+
+    /// For one that only waits for its end.
+    pub(super) fn from_aside(leader: Pid) -> Self {
+        Self {
+            leader,
+            stands_in: false,
+        }
     }
 
     /// Watches until the child has gone through its gate. Signals and stops are dealt with meanwhile, and its end too.
@@ -53,6 +67,15 @@ impl Watch {
                     Outcome::Through => (Outcome::Through, Some(exit)),
                     failed @ Outcome::Failed(_) => (failed, Some(exit)),
                 };
+            }
+        }
+    }
+
+    /// Watches until the leader has ended, whatever else there is.
+    pub(super) fn end(&mut self, signals: &Signals, leaf: Option<&Attestation>) -> Exit {
+        loop {
+            if let Happened::Ended(exit) = self.next(signals, leaf, None, None) {
+                return exit;
             }
         }
     }
@@ -90,7 +113,8 @@ impl Watch {
 
     fn look_at_the_child(&self) -> Option<Exit> {
         let child = nix::unistd::Pid::from_raw(self.leader.get());
-        let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
+        let mut flags = WaitPidFlag::WNOHANG;
+        flags.set(WaitPidFlag::WUNTRACED, self.stands_in);
         loop {
             match waitpid(child, Some(flags)) {
                 Ok(WaitStatus::Exited(_, code)) => return Some(Exit::Code(code)),

@@ -6,7 +6,7 @@ use std::os::fd::{OwnedFd, RawFd};
 
 use serde_json::{Value, json};
 
-use super::super::args::{Launch, TierChoice};
+use super::super::args::{Launch, TierChoice, gives_stdout_away};
 use super::super::context::Context;
 use super::super::output::{failure_envelope, timestamp};
 use crate::error::{Code, Error, OrCode, Result};
@@ -96,7 +96,9 @@ impl Launching {
 
     /// Says why the program was not started, and gives the exit status.
     pub(super) fn failed(&self, context: &Context, failure: &Failure) -> u8 {
-        context.output.fail(failure.error(), true);
+        context
+            .output
+            .fail(failure.error(), gives_stdout_away(self.command));
         // Whoever was to read it may be gone; stderr has it too.
         let _ = self.write_status(&failure_envelope(self.command, failure.error()));
         failure.status()

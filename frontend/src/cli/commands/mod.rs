@@ -10,10 +10,12 @@ mod gc;
 pub(super) mod helper;
 mod launching;
 mod list;
+mod logs;
 mod ps;
 mod run;
 mod show;
 mod signal;
+mod start;
 mod view;
 mod wait;
 
@@ -25,10 +27,12 @@ use crate::error::Result;
 pub(super) fn run(context: &Context, command: Command) -> Result<u8> {
     match command {
         Command::Run(arguments) => run::run(context, &arguments),
+        Command::Start(arguments) => start::run(context, &arguments),
         Command::Exec(arguments) => exec::run(context, &arguments),
         Command::List(arguments) => list::run(context, &arguments),
         Command::Show(arguments) => show::run(context, &arguments),
         Command::Ps(arguments) => ps::run(context, &arguments),
+        Command::Logs(arguments) => logs::run(context, &arguments),
         Command::Wait(arguments) => wait::run(context, &arguments),
         Command::Freeze(arguments) => freeze::freeze(context, &arguments),
         Command::Thaw(arguments) => freeze::thaw(context, &arguments),
