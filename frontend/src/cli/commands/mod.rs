@@ -43,9 +43,5 @@ pub(super) fn run(context: &Context, command: Command) -> Result<u8> {
         Command::Doctor => doctor::run(context),
         Command::Helper(arguments) => helper::run(context, &arguments.action),
         Command::Completions(arguments) => completions::run(context, &arguments),
-        other => Err(crate::error::Error::new(
-            crate::error::Code::Internal,
-            format!("{} is not there yet", other.name()),
-        )),
     }
 }
