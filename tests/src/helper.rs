@@ -14,11 +14,12 @@ use cgleaf_shared::wire::{
     Welcome,
 };
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, setsockopt,
+    socket, sockopt,
 };
 
 use crate::frontend::{programs, wait_for};
-use crate::scratch::{Scratch, skip, wait_until};
+use crate::scratch::{DEADLINE, Scratch, skip, wait_until};
 
 /// A scope directory, a socket, and the helper that serves them. Dropping it ends everything in it.
 #[derive(Debug)]
@@ -362,6 +363,20 @@ impl Client {
         Self::greet(socket)
     }
 
+    /// Takes a connection that was inherited under this number and has said Hello, once its maker has ended.
+    ///
+    /// # Errors
+    /// If there is none of that number.
+    pub fn inherited(number: std::os::fd::RawFd, maker: i32) -> io::Result<Self> {
+        wait_until("the end of the connection's maker", || {
+            nix::unistd::getppid().as_raw() != maker
+        });
+        Ok(Self {
+            socket: crate::sys::own_inherited(number)?,
+            welcome: None,
+        })
+    }
+
     /// Connects, and says nothing.
     ///
     /// # Errors
@@ -373,6 +388,10 @@ impl Client {
             SockFlag::SOCK_CLOEXEC,
             None,
         )?;
+        // A helper that hangs is to fail its test, not to hang it.
+        let deadline = nix::sys::time::TimeVal::new(DEADLINE.as_secs().try_into().unwrap_or(60), 0);
+        setsockopt(&socket, sockopt::ReceiveTimeout, &deadline)?;
+        setsockopt(&socket, sockopt::SendTimeout, &deadline)?;
         connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
         Ok(socket)
     }

@@ -213,3 +213,17 @@ pub fn wake_all(file: &File, offset: u64) -> io::Result<()> {
     unsafe { libc::munmap(page, PAGE) };
     woken
 }
+
+/// Takes over a descriptor that was inherited under this number.
+///
+/// # Errors
+/// `EBADF`: there is none of that number.
+pub fn own_inherited(number: std::os::fd::RawFd) -> io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: the call takes integers only.
+    answer(libc::c_long::from(unsafe {
+        libc::fcntl(number, libc::F_GETFD)
+    }))?;
+    // SAFETY: it is open, and whoever started this program left it to it alone.
+    Ok(unsafe { std::os::fd::OwnedFd::from_raw_fd(number) })
+}

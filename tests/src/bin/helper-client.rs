@@ -6,19 +6,31 @@
 //!     hold=ID lease=ID    on this connection
 //!     kill=ID             and nothing is said if that was its own
 //!     list                the ids, with commas
+//!     forge=ID,PID        create-and-enrol with credentials in the message that name another process
+//!     inherit=WORD        a child does WORD over this connection, after this process has ended
 //!     fork                a child that sleeps too
 //!     exit                ends here
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use cgleaf_shared::wire::{FreezeFlag, Reply, Request, Target};
+use cgleaf_shared::wire::{self, FreezeFlag, Reply, Request, Target};
 use cgleaf_tests::helper::{Client, session};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let socket = arguments.next().expect("a socket");
-    let client = match Client::connect(Path::new(&socket)) {
+    let connected = match socket
+        .strip_prefix("inherited:")
+        .and_then(|rest| rest.split_once(':'))
+    {
+        Some((number, maker)) => Client::inherited(
+            number.parse().expect("a number"),
+            maker.parse().expect("a pid"),
+        ),
+        None => Client::connect(Path::new(&socket)),
+    };
+    let client = match connected {
         Ok(client) => client,
         Err(why) => {
             println!("unreachable {why}");
@@ -26,6 +38,9 @@ fn main() -> ExitCode {
         }
     };
     for word in arguments {
+        if let Some(word) = word.strip_prefix("inherit=") {
+            return leave_to_a_child(&client, word);
+        }
         if word == "exit" {
             return ExitCode::SUCCESS;
         }
@@ -34,6 +49,24 @@ fn main() -> ExitCode {
     loop {
         std::thread::sleep(std::time::Duration::from_secs(3600));
     }
+}
+
+/// Starts this program again, on a connection that is then nobody's but its own, and ends.
+fn leave_to_a_child(client: &Client, word: &str) -> ExitCode {
+    use std::os::fd::{AsFd, AsRawFd};
+    let flags = nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty());
+    nix::fcntl::fcntl(client, flags).expect("pass the connection on");
+    #[allow(clippy::zombie_processes)]
+    std::process::Command::new(std::env::current_exe().expect("own path"))
+        .arg(format!(
+            "inherited:{}:{}",
+            client.as_fd().as_raw_fd(),
+            std::process::id()
+        ))
+        .args([word, "exit"])
+        .spawn()
+        .expect("a child");
+    ExitCode::SUCCESS
 }
 
 fn act(client: &Client, word: &str) -> String {
@@ -62,6 +95,10 @@ fn act(client: &Client, word: &str) -> String {
         let mut new = session(id);
         new.parent = parent.map(|parent| parent.parse().expect("an id"));
         return told(client.call(&Request::CreateAndEnrol { new }));
+    }
+    if verb == "forge" {
+        let (id, pid) = what.split_once(',').expect("ID,PID");
+        return forge(client, id, pid.parse().expect("a pid"));
     }
     let session = what.parse().expect("an id");
     let opened = match client.call(&Request::Open { session }) {
@@ -98,4 +135,25 @@ fn told(reply: Reply) -> String {
         Reply::Killed => "killed".to_owned(),
         other => format!("{other:?}"),
     }
+}
+
+fn forge(client: &Client, id: &str, pid: i32) -> String {
+    use std::os::fd::{AsFd, AsRawFd};
+    let bytes =
+        wire::encode_request(&Request::CreateAndEnrol { new: session(id) }).expect("a request");
+    let forged = nix::sys::socket::UnixCredentials::from(libc::ucred {
+        pid,
+        uid: 0,
+        gid: 0,
+    });
+    nix::sys::socket::sendmsg::<()>(
+        client.as_fd().as_raw_fd(),
+        &[std::io::IoSlice::new(&bytes)],
+        &[nix::sys::socket::ControlMessage::ScmCredentials(&forged)],
+        nix::sys::socket::MsgFlags::empty(),
+        None,
+    )
+    .expect("send forged credentials");
+    let packet = client.receive().expect("a reply");
+    told(wire::decode_reply(&packet.bytes).expect("a reply"))
 }
