@@ -26,6 +26,7 @@ pub mod sandbox;
 mod scope;
 mod server;
 mod start;
+mod status;
 mod sys;
 mod table;
 mod trace;

@@ -39,6 +39,11 @@ impl Notify {
         })
     }
 
+    /// Whether there is somebody to be told anything.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.socket.is_some()
+    }
+
     /// Sends one message. With write(2): the filter has no sendto(2).
     pub(crate) fn send(&self, message: &str) {
         let Some(socket) = &self.socket else { return };

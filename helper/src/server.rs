@@ -20,6 +20,7 @@ use crate::log;
 use crate::notify::Notify;
 use crate::peer::Peer;
 use crate::requests;
+use crate::status::StatusLine;
 
 /// Everything but clients that the loop waits for, made before the lock-down.
 #[derive(Debug)]
@@ -85,11 +86,13 @@ pub(crate) struct Server {
     ends: Ends,
     idle_since: Instant,
     last_watchdog: Instant,
+    status: StatusLine,
 }
 
 impl Server {
     pub(crate) fn new(state: State, endpoints: Endpoints, ends: Ends) -> Result<Self> {
         let mut server = Self {
+            status: StatusLine::new(state.table.len()),
             state,
             endpoints,
             connections: BTreeMap::new(),
@@ -117,7 +120,8 @@ impl Server {
 
     /// Serves until its end.
     pub(crate) fn run(mut self) -> Result<()> {
-        self.endpoints.notify.send("READY=1\nSTATUS=Serving");
+        let ready = format!("READY=1\n{}", self.status.text());
+        self.endpoints.notify.send(&ready);
         let mut events = [EpollEvent::empty(); 64];
         while !self.is_over() {
             let timeout = self.timeout();
@@ -321,6 +325,10 @@ impl Server {
             self.endpoints.notify.send("WATCHDOG=1");
             self.last_watchdog = now;
         }
+        if self.endpoints.notify.is_connected() && self.status.changed(self.state.table.len(), now)
+        {
+            self.endpoints.notify.send(&self.status.text());
+        }
         if let Ends::WhenIdle(after) = self.ends
             && self.connections.is_empty()
             && now >= self.idle_since + after
@@ -347,6 +355,8 @@ impl Server {
             .notify
             .watchdog
             .map(|every| self.last_watchdog + every);
+        let notify = Some(&self.endpoints.notify).filter(|notify| notify.is_connected());
+        let status = notify.and_then(|_| self.status.due(self.state.table.len()));
         let idle = match self.ends {
             Ends::WhenIdle(after) if self.connections.is_empty() => Some(self.idle_since + after),
             _ => None,
@@ -355,6 +365,7 @@ impl Server {
             .chain(lease)
             .chain(ended)
             .chain(watchdog)
+            .chain(status)
             .chain(idle)
             .min()
         else {

@@ -73,7 +73,7 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     let claim = options.socket.as_deref().map(Claim::take).transpose()?;
     umask(FileMode::from_bits_truncate(0o022));
     let scopes = scopes(options, &ground)?;
-    umask(FileMode::from_bits_truncate(0o077));
+    umask(FileMode::from_bits_truncate(socket_umask(options.mode)));
     if let Some(claim) = claim {
         listeners.push(claim.bind()?);
     }
@@ -85,6 +85,15 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     log::line(format_args!("{enforced}"));
     let context = context(options, ground, scopes, &endpoints, &enforced)?;
     run(options, context, endpoints, client)
+}
+
+/// Everyone may connect to the node service, whom it serves is decided by their place; the others have one user.
+fn socket_umask(mode: Mode) -> u32 {
+    if mode == Mode::NodeService {
+        0o111
+    } else {
+        0o077
+    }
 }
 
 /// The node service has no scope directory: its leaves lie in containers.

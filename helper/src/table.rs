@@ -77,6 +77,11 @@ impl Table {
         self.rows.keys().filter(|(_, of)| of == domain).count()
     }
 
+    /// How many there are, those included whose leaf has vanished without this helper.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
     /// All of them.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
         self.rows.values()
