@@ -11,8 +11,9 @@ use std::process::{Child, Command, Stdio};
 
 use cgleaf_helper::sandbox::seccomp::{Usage, table};
 use cgleaf_shared::wire::{FreezeFlag, Reply, Request, Target};
-use cgleaf_tests::frontend::wait_for;
+use cgleaf_tests::frontend::{programs, wait_for};
 use cgleaf_tests::helper::{Client, Lair, session};
+use cgleaf_tests::lab::static_programs_dir;
 use cgleaf_tests::scratch::{Sleeper, skip, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -20,11 +21,12 @@ use nix::unistd::Pid;
 /// A helper under strace(1), which stays the test's own child.
 struct Traced {
     lair: Lair,
+    program: PathBuf,
     trace: PathBuf,
 }
 
 impl Traced {
-    fn start() -> Option<Self> {
+    fn start(program: &Path) -> Option<Self> {
         if Command::new("strace")
             .arg("-V")
             .stdout(Stdio::null())
@@ -36,7 +38,11 @@ impl Traced {
         }
         let lair = Lair::without_helper(0)?;
         let trace = lair.socket().with_extension("trace");
-        let mut traced = Self { lair, trace };
+        let mut traced = Self {
+            lair,
+            program: program.join("cgleaf-helper"),
+            trace,
+        };
         traced.start_helper();
         Some(traced)
     }
@@ -49,9 +55,17 @@ impl Traced {
         command
             .args(["-D", "-qq", "--output-append-mode", "-o"])
             .arg(&self.trace);
+        let built = programs().join("cgleaf-helper");
+        let words = plain.get_args().map(|word| {
+            if word == built {
+                self.program.as_os_str()
+            } else {
+                word
+            }
+        });
         command
             .arg(plain.get_program())
-            .args(plain.get_args())
+            .args(words)
             .stdin(Stdio::null())
             .stderr(Stdio::null());
         let mut helper = command.spawn().expect("start strace");
@@ -200,7 +214,19 @@ fn die_and_come_back(traced: &mut Traced) {
 
 #[test]
 fn every_entry_is_used_and_nothing_else_is() {
-    let Some(mut traced) = Traced::start() else {
+    hold_against_the_list(programs());
+}
+
+/// As releases are: the C library's code for a case can be another one there.
+#[test]
+fn every_entry_is_used_by_a_static_helper_too() {
+    if let Some(programs) = static_programs_dir() {
+        hold_against_the_list(programs);
+    }
+}
+
+fn hold_against_the_list(programs: &Path) {
+    let Some(mut traced) = Traced::start(programs) else {
         return;
     };
     everything(&mut traced);
@@ -224,7 +250,7 @@ fn every_entry_is_used_and_nothing_else_is() {
 /// The test of the test: the trace is cut at the lock-down, and before it there are calls that must not be there after it.
 #[test]
 fn the_trace_shows_the_lock_down() {
-    let Some(traced) = Traced::start() else {
+    let Some(traced) = Traced::start(programs()) else {
         return;
     };
     let text = fs::read_to_string(Path::new(&traced.trace)).expect("read the trace");
