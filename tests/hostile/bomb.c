@@ -1,4 +1,7 @@
-/* bomb COUNTER PERIOD [LIMIT]: doubles until there are LIMIT processes (default 200), and replaces every one of them all the time. */
+/* bomb COUNTER PERIOD [LIMIT]: doubles until there are LIMIT processes (default 200), and replaces every one of them all the time.
+ *
+ * All together they fork some 2,000 times a second at most, whatever PERIOD says: a PID 1 that is slow to reap would run out of pids.
+ */
 #include "hostile.h"
 
 static uint64_t limit = 200;
@@ -17,6 +20,8 @@ int main(int argc, char **argv)
 	hostile_start(argc, argv);
 	if (argc > 3)
 		limit = strtoull(argv[3], NULL, 10);
+	if (hostile_period < limit * 500)
+		hostile_period = (useconds_t)(limit * 500);
 	atomic_fetch_add(&hostile_page->live, 1);
 	for (;;) {
 		hostile_tick();

@@ -32,8 +32,9 @@ static int find_own(char *own, size_t size)
 	FILE *file = fopen("/proc/self/cgroup", "re");
 
 	while (file && fgets(line, sizeof line, file)) {
-		if (strncmp(line, "0::", 3) == 0 && find_mount(mount, sizeof mount)) {
-			line[strcspn(line, "\n")] = 0;
+		line[strcspn(line, "\n")] = 0;
+		/* Not in the root: that is nobody's own, and a test that forgot to make a cgroup would litter the machine. */
+		if (strncmp(line, "0::", 3) == 0 && line[3] == '/' && line[4] && find_mount(mount, sizeof mount)) {
 			snprintf(own, size, "%s%s", mount, line + 3);
 			fclose(file);
 			return 1;
