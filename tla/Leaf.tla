@@ -16,12 +16,13 @@ CONSTANTS
     Reboots,       \* how many reboots
     UserFreezes,   \* how many times a user freezes, and thaws
     Blocked,       \* may a member be in D state for some time?
+    GiveUps,       \* may a create fail by itself, between any two steps?
     PidReuse       \* may a stranger get the number of a creator that died?
 
 VARIABLES
     dir,           \* what is at the leaf's path
     frozen,        \* cgroup.freeze there
-    flags,         \* its xattr: user, and the connections with a hold
+    flags,         \* its xattr: is it there, user, hold
     mem,           \* processes of the program in it: 0, 1, 2
     leader,        \* does the program's first process live?
     foreign,       \* is there somebody else's process in it?
@@ -33,7 +34,7 @@ VARIABLES
     tomb,          \* <id>.tomb
     helper,        \* "up", "down"
     op,            \* the helper's operation that takes two steps, between them
-    conns,         \* the connections with a hold that this helper knows of
+    conns,         \* the connections with a hold, in the helper's memory
     cr, de, gc,    \* the creates, destroys and gcs
     wish,          \* history: does the user want it frozen?
     count,         \* how many of the bounded things have happened
@@ -44,9 +45,9 @@ leafVars == <<dir, frozen, flags, mem, leader, foreign, stray, outside, stuck, b
 
 NoDir == [on |-> FALSE, id |-> 0, nonce |-> FALSE, genuine |-> FALSE, serial |-> 0, poisoned |-> FALSE]
 NoRec == [phase |-> "none", maker |-> "nobody", id |-> 0, serial |-> 0, boot |-> 0]
-NoOp == [do |-> "nothing", who |-> "nobody", n |-> 1]
+NoOp == [do |-> "nothing", who |-> "nobody", n |-> 0, user |-> FALSE, hold |-> FALSE]
 GcIdle == [pc |-> "idle", rec |-> NoRec]
-NoFlags == [user |-> FALSE, hold |-> {}]
+NoFlags == [there |-> FALSE, user |-> FALSE, hold |-> FALSE]
 
 LeafInit ==
     /\ dir = NoDir /\ frozen = FALSE /\ flags = NoFlags
@@ -101,7 +102,7 @@ EmptyVanishes ==
 Namesake ==
     /\ Namesakes /\ ~dir.on /\ rec.id # 0
     /\ \E id \in {rec.id, 9}, nonce \in BOOLEAN :
-         /\ id = rec.id => IdsComeBack \/ boot # rec.boot
+         /\ id = rec.id => boot # rec.boot \/ (IdsComeBack /\ ~nonce)   \* id and nonce: a forgery by the same user
          /\ dir' = [on |-> TRUE, id |-> id, nonce |-> nonce, genuine |-> FALSE, serial |-> 8, poisoned |-> FALSE]
     /\ foreign' = TRUE /\ dir.serial < 8
     /\ UNCHANGED <<frozen, flags, mem, leader, stray, outside, stuck>> /\ UNCHANGED rest1
@@ -135,13 +136,15 @@ Order ==
 
 Turn(c, step) == cr[c].lives /\ cr[c].at <= Len(Order) /\ Order[cr[c].at] = step
 Onward(c) == cr' = [cr EXCEPT ![c].at = @ + 1]
+Failed == 97      \* a step said no: GiveUp follows
 GivenUp == 98
+Fails(c) == cr' = [cr EXCEPT ![c].at = Failed]
 InFlight(c) == cr[c].lives /\ cr[c].at \in 2..Len(Order)
 
 Claim(c, ok) ==
     /\ Turn(c, "claim") /\ ok = (rec.phase = "none" \/ ~Has("claim-excl"))
     /\ IF ok THEN /\ rec' = [NoRec EXCEPT !.phase = "intent", !.maker = c, !.boot = boot] /\ Onward(c)
-             ELSE /\ rec' = rec /\ cr' = [cr EXCEPT ![c].at = GivenUp]
+             ELSE rec' = rec /\ Fails(c)
     /\ hist' = [hist EXCEPT !.barred = IF hist.answered /\ tomb THEN @ \cup {c} ELSE @]
     /\ UNCHANGED <<dir, mem, leader, outside, tomb, count>> /\ UNCHANGED rest2
 
@@ -152,18 +155,18 @@ MakeLeaf(c) ==
     /\ Serving /\ Turn(c, "enrol") /\ ~cr[c].in /\ ~dir.on
     /\ dir' = [on |-> TRUE, id |-> dir.serial + 1, nonce |-> TRUE, genuine |-> TRUE, serial |-> dir.serial + 1, poisoned |-> FALSE]
     /\ dir.serial < 2
-    /\ op' = [do |-> "enrol", who |-> c, n |-> 1]
+    /\ op' = [NoOp EXCEPT !.do = "enrol", !.who = c]
     /\ frozen' = FALSE /\ flags' = NoFlags
     /\ UNCHANGED <<mem, leader, foreign, stray, outside, stuck, boot, rec, tomb, helper, conns, cr, de, gc, wish, count, hist>>
 
 LeafTaken(c) ==
     /\ Serving /\ Turn(c, "enrol") /\ ~cr[c].in /\ dir.on
-    /\ cr' = [cr EXCEPT ![c].at = GivenUp]
+    /\ Fails(c)
     /\ UNCHANGED <<dir, frozen, flags, mem, leader, foreign, stray, outside, stuck, boot, rec, tomb, helper, op, conns, de, gc, wish, count, hist>>
 
 \* The number is written to cgroup.procs; whoever has it is moved. Then: does the caller still live?
 Enrol(c, ok) ==
-    /\ helper = "up" /\ op = [do |-> "enrol", who |-> c, n |-> 1]
+    /\ helper = "up" /\ op.do = "enrol" /\ op.who = c
     /\ op' = NoOp
     /\ IF ~dir.on THEN ~ok /\ UNCHANGED <<dir, foreign, cr, mem, leader>>   \* it vanished: MakeLeaf again
        ELSE IF cr[c].lives
@@ -180,7 +183,7 @@ Enrol(c, ok) ==
 
 LookTomb(c, found) ==
     /\ Turn(c, "look") /\ found = tomb
-    /\ IF found THEN cr' = [cr EXCEPT ![c].at = GivenUp, ![c].in = FALSE] ELSE Onward(c)
+    /\ IF found THEN Fails(c) ELSE Onward(c)
     /\ UNCHANGED <<dir, mem, leader, outside, rec, tomb, count, hist>> /\ UNCHANGED rest2
 
 \* A whole file, renamed over whatever is there: nothing is locked, nothing is read first.
@@ -205,62 +208,63 @@ CreatorDies(c) ==
     /\ cr' = [cr EXCEPT ![c].lives = FALSE]
     /\ UNCHANGED <<dir, mem, leader, outside, rec, tomb, hist>> /\ UNCHANGED rest2
 
-\* The helper died with its request: 125.
-EnrolFails(c) ==
-    /\ helper = "down" /\ Turn(c, "enrol") /\ cr' = [cr EXCEPT ![c].at = GivenUp]
-    /\ UNCHANGED <<dir, mem, leader, outside, rec, tomb, count, hist>> /\ UNCHANGED rest2
+\* Any failure before exec. Its own claim is taken back, unless a destroy has it.
+GiveUp(c) ==
+    /\ (InFlight(c) /\ GiveUps) \/ (cr[c].lives /\ cr[c].at = Failed)
+    /\ rec' = IF rec.maker = c /\ rec.phase \in {"intent", "running"} THEN NoRec ELSE rec
+    /\ cr' = [cr EXCEPT ![c].at = GivenUp, ![c].in = FALSE]
+    /\ UNCHANGED <<dir, mem, leader, outside, tomb, count, hist>> /\ UNCHANGED rest2
 
 Create(c) ==
     \/ \E ok \in BOOLEAN : Claim(c, ok) \/ Enrol(c, ok) \/ LookTomb(c, ok)
-    \/ MakeLeaf(c) \/ LeafTaken(c) \/ WriteRunning(c) \/ Exec(c) \/ CreatorDies(c) \/ EnrolFails(c)
+    \/ MakeLeaf(c) \/ LeafTaken(c) \/ WriteRunning(c) \/ Exec(c) \/ CreatorDies(c) \/ GiveUp(c)
 
 ----------------------------------------------------------------------------
-(* The helper: freezing and thawing take two writes *)
+(* The helper: flags are put in force in steps, and it may die between them *)
 
 rest3 == <<dir, mem, leader, foreign, stray, outside, stuck, boot, rec, tomb, cr, gc>>
 
-Wanted(f) == f.user \/ f.hold # {}
+\* The flags are written first, then cgroup.freeze; flags that are clear stay until 0 is written, and tell a helper
+\* that comes later of a thaw that was not finished.
+Apply(do, who, user, hold) == [do |-> do, who |-> who, n |-> 1, user |-> user, hold |-> hold]
+Applying == helper = "up" /\ op.n > 0
+First == IF Has("flags-before-freeze") THEN 1 ELSE 2    \* the step at which the flags are written
 
-\* A freeze: the flag, then cgroup.freeze. A thaw: cgroup.freeze, then the flag. Unless a guard is out.
-TwoSteps(first, second, guard) ==
-    LET a == IF Has(guard) THEN first ELSE second
-        b == IF Has(guard) THEN second ELSE first
-    IN <<a, b>>
+SetFlags(user, hold) ==
+    /\ Applying /\ dir.on /\ op.n = First /\ user = op.user /\ hold = op.hold
+    /\ flags' = [there |-> user \/ hold \/ First = 1, user |-> user, hold |-> hold]
+    /\ op' = IF First = 1 THEN [op EXCEPT !.n = 2] ELSE NoOp
+    /\ UNCHANGED <<frozen, wish>> /\ UNCHANGED rest3 /\ UNCHANGED <<helper, conns, de, count, hist>>
 
-FlagsAfter ==
-    CASE op.do = "hold" -> [flags EXCEPT !.hold = @ \cup {op.who}]
-      [] op.do = "drop" -> [flags EXCEPT !.hold = @ \ {op.who}]
-      [] op.do = "freeze" -> [flags EXCEPT !.user = TRUE]
-      [] op.do = "thaw" -> [flags EXCEPT !.user = FALSE]
+WriteFreeze(value) ==
+    /\ Applying /\ dir.on /\ op.n = 3 - First /\ value = (op.user \/ op.hold)
+    /\ frozen' = value
+    /\ op' = IF First = 2 THEN [op EXCEPT !.n = 2] ELSE IF value THEN NoOp ELSE [op EXCEPT !.n = 3]
+    /\ wish' = (wish /\ op.do # "thaw")
+    /\ UNCHANGED flags /\ UNCHANGED rest3 /\ UNCHANGED <<helper, conns, de, count, hist>>
 
-Steps ==
-    IF op.do \in {"hold", "freeze"} THEN TwoSteps("flags", "write", "flags-before-freeze")
-    ELSE TwoSteps("write", "flags", "thaw-before-clear")
-
-HelperStep ==
-    /\ helper = "up" /\ op.do \in {"hold", "drop", "freeze", "thaw"}
-    /\ IF ~dir.on THEN op' = NoOp /\ UNCHANGED <<flags, frozen>>
-       ELSE LET step == Steps[op.n] IN
-            /\ IF step = "flags" THEN flags' = FlagsAfter /\ frozen' = frozen
-               ELSE frozen' = Wanted(FlagsAfter) /\ flags' = flags
-            /\ op' = IF op.n = 1 THEN [op EXCEPT !.n = 2] ELSE NoOp
-    /\ wish' = IF op.do = "thaw" /\ op' = NoOp THEN FALSE ELSE wish
-    /\ UNCHANGED rest3 /\ UNCHANGED <<helper, conns, de, count, hist>>
+\* Neither is an event: clear flags are taken off; the leaf was removed meanwhile.
+ForgetFlags ==
+    /\ Applying /\ (op.n = 3 \/ ~dir.on)
+    /\ flags' = IF dir.on THEN NoFlags ELSE flags
+    /\ op' = NoOp
+    /\ UNCHANGED <<frozen, wish>> /\ UNCHANGED rest3 /\ UNCHANGED <<helper, conns, de, count, hist>>
 
 UserFreeze ==
     /\ Serving /\ dir.on /\ dir.genuine /\ count.freezes < UserFreezes /\ count' = [count EXCEPT !.freezes = @ + 1]
-    /\ wish' = TRUE /\ op' = [do |-> "freeze", who |-> "user", n |-> 1]
+    /\ wish' = TRUE /\ op' = Apply("freeze", "user", TRUE, flags.hold)
     /\ UNCHANGED rest3 /\ UNCHANGED <<frozen, flags, helper, conns, de, hist>>
 
 UserThaw ==
-    /\ Serving /\ dir.on /\ flags.user /\ count.thaws < UserFreezes /\ count' = [count EXCEPT !.thaws = @ + 1]
-    /\ op' = [do |-> "thaw", who |-> "user", n |-> 1]
+    /\ Serving /\ dir.on /\ flags.there /\ count.thaws < UserFreezes /\ count' = [count EXCEPT !.thaws = @ + 1]
+    /\ op' = Apply("thaw", "user", FALSE, flags.hold)
     /\ UNCHANGED rest3 /\ UNCHANGED <<frozen, flags, helper, conns, de, wish, hist>>
 
+\* With the last connection that holds it the hold ends.
 ConnEnd(d) ==
     /\ Serving /\ Has("hold-ends") /\ d \in conns /\ ~de[d].conn
     /\ conns' = conns \ {d}
-    /\ op' = IF d \in flags.hold THEN [do |-> "drop", who |-> d, n |-> 1] ELSE NoOp
+    /\ op' = IF conns = {d} /\ dir.on /\ flags.hold THEN Apply("drop", d, flags.user, FALSE) ELSE NoOp
     /\ UNCHANGED rest3 /\ UNCHANGED <<frozen, flags, helper, de, wish, count, hist>>
 
 \* Every connection ends with it.
@@ -270,16 +274,17 @@ HelperDies ==
     /\ de' = [d \in Destroyers |-> [de[d] EXCEPT !.conn = FALSE]]
     /\ UNCHANGED rest3 /\ UNCHANGED <<frozen, flags, wish, hist>>
 
-\* A new one reads the tree. A hold that it finds is dropped; what the user froze is frozen.
+\* A new one reads the tree: it drops a hold that it finds, and finishes a thaw.
 HelperStart ==
     /\ helper = "down" /\ helper' = "up"
-    /\ IF dir.on /\ (flags.user \/ flags.hold # {}) /\ Has("holds-dropped")
-       THEN flags' = [flags EXCEPT !.hold = {}] /\ frozen' = flags.user
-       ELSE UNCHANGED <<flags, frozen>>
-    /\ UNCHANGED rest3 /\ UNCHANGED <<op, conns, de, wish, count, hist>>
+    /\ op' = IF dir.on /\ flags.there /\ (IF flags.hold THEN Has("holds-dropped") ELSE ~flags.user /\ Has("thaw-finished"))
+             THEN Apply("drop", "start", flags.user, FALSE) ELSE NoOp
+    /\ UNCHANGED rest3 /\ UNCHANGED <<frozen, flags, conns, de, wish, count, hist>>
 
 Helper ==
-    \/ HelperStep \/ UserFreeze \/ UserThaw \/ HelperDies \/ HelperStart
+    \/ \E u, h \in BOOLEAN : SetFlags(u, h)
+    \/ \E v \in BOOLEAN : WriteFreeze(v)
+    \/ ForgetFlags \/ UserFreeze \/ UserThaw \/ HelperDies \/ HelperStart
     \/ \E d \in Destroyers : ConnEnd(d)
 
 ----------------------------------------------------------------------------
@@ -294,22 +299,28 @@ still == <<dir, frozen, flags, mem, leader, foreign, stray, stuck, op, conns>>
 
 BeginDestroy(d) ==
     /\ AtD(d, "idle")
-    /\ IF ~Known /\ d \notin IfExists THEN GoD(d, [de[d] EXCEPT !.pc = "answer", !.answer = "unknown"])
-       ELSE ToD(d, IF Has("tomb-before-find") THEN "tomb" ELSE "find")
+    /\ GoD(d, IF rec.phase # "none" /\ rec.boot # boot /\ Has("boot")
+              THEN [de[d] EXCEPT !.pc = "answer", !.answer = "refused"]
+              ELSE IF rec.phase = "destroyed" /\ (~dir.on \/ ~Populated)
+              THEN [de[d] EXCEPT !.pc = "answer", !.answer = IF d \in IfExists THEN "destroyed" ELSE "already"]
+              ELSE IF ~Known /\ d \notin IfExists
+              THEN [de[d] EXCEPT !.pc = "answer", !.answer = "unknown"]
+              ELSE [de[d] EXCEPT !.pc = IF Has("tomb-before-find") THEN "tomb" ELSE "find"])
     /\ UNCHANGED <<rec, tomb, hist>> /\ UNCHANGED still /\ UNCHANGED rest4
 
 LayTomb(d) ==
     /\ AtD(d, "tomb") /\ tomb' = TRUE
-    /\ ToD(d, IF Has("tomb-before-find") THEN "find" ELSE "write-destroyed")
+    /\ ToD(d, IF Has("tomb-before-find") THEN "find" ELSE "strays-after")
     /\ UNCHANGED <<rec, hist>> /\ UNCHANGED still /\ UNCHANGED rest4
 
+\* The record's leaf, else the helper's list.
 FindLeaf(d, found) ==
-    /\ AtD(d, "find") /\ found = (rec.id # 0 \/ dir.on)
-    /\ rec.id # 0 \/ Serving     \* the record's, else the helper's list
-    /\ GoD(d, IF found THEN [de[d] EXCEPT !.pc = "verify"]
+    /\ AtD(d, "find")
+    /\ rec.id = 0 => Serving /\ found = dir.on
+    /\ GoD(d, IF found \/ rec.id # 0 THEN [de[d] EXCEPT !.pc = "verify"]
               ELSE IF ~Has("tomb-before-find") /\ ~tomb THEN [de[d] EXCEPT !.pc = "tomb"]
               ELSE IF rec.phase = "none" THEN [de[d] EXCEPT !.pc = "answer", !.answer = "tombstone"]
-              ELSE [de[d] EXCEPT !.pc = "write-destroyed"])
+              ELSE [de[d] EXCEPT !.pc = "strays-after"])
     /\ UNCHANGED <<rec, tomb, hist>> /\ UNCHANGED still /\ UNCHANGED rest4
 
 \* The five guards, in their order, on what the path opens beneath the verifier's own root. In another root it opens
@@ -347,9 +358,9 @@ Reached(d) == dir.on /\ (Stands(d) \/ ~Has("same-descriptor"))
 Hold(d) ==
     /\ AtD(d, "hold") /\ Serving
     /\ IF Stands(d)
-       THEN /\ op' = [do |-> "hold", who |-> d, n |-> 1] /\ conns' = conns \cup {d}
+       THEN /\ op' = Apply("hold", d, flags.user, TRUE) /\ conns' = conns \cup {d}
             /\ GoD(d, [de[d] EXCEPT !.pc = "frozen", !.conn = TRUE])
-       ELSE op' = NoOp /\ conns' = conns /\ ToD(d, "kill")
+       ELSE op' = NoOp /\ conns' = conns /\ ToD(d, "strays-held")
     /\ UNCHANGED <<rec, tomb, hist, dir, frozen, flags, mem, leader, foreign, stray, stuck>> /\ UNCHANGED rest4
 
 Frozen(d) ==
@@ -358,7 +369,7 @@ Frozen(d) ==
 
 \* Without a hold: a member in D state, a helper that died, a leaf that went.
 HoldFails(d) ==
-    /\ AtD(d, "frozen") /\ op.who # d /\ (stuck # "no" \/ ~de[d].conn \/ ~Stands(d)) /\ ToD(d, "strays-held")
+    /\ AtD(d, "frozen") /\ (op.do # "hold" \/ op.who # d) /\ (stuck # "no" \/ ~de[d].conn \/ ~Stands(d)) /\ ToD(d, "strays-held")
     /\ UNCHANGED <<rec, tomb, hist>> /\ UNCHANGED still /\ UNCHANGED rest4
 
 LookStrays(d, found) ==
@@ -407,16 +418,18 @@ WaitTimesOut(d) ==
     /\ GoD(d, [de[d] EXCEPT !.pc = "answer", !.answer = "partial"])
     /\ UNCHANGED <<rec, tomb, hist>> /\ UNCHANGED still /\ UNCHANGED rest4
 
+\* One pass; again while something cannot be removed yet, or it is left over.
 RemoveLeaf(d, gone) ==
-    /\ AtD(d, "remove") /\ Serving /\ gone = (~Stands(d) \/ ~Populated)
+    /\ AtD(d, "remove") /\ Serving
+    /\ gone => ~Stands(d) \/ ~Populated
     /\ IF Stands(d) /\ gone THEN dir' = [NoDir EXCEPT !.serial = dir.serial] /\ frozen' = FALSE /\ flags' = NoFlags
        ELSE UNCHANGED <<dir, frozen, flags>>
-    /\ ToD(d, "write-destroyed")
+    /\ \E next \in {"write-destroyed"} \cup (IF gone THEN {} ELSE {"remove"}) : ToD(d, next)
     /\ UNCHANGED <<rec, tomb, hist, mem, leader, foreign, stray, stuck, op, conns>> /\ UNCHANGED rest4
 
 WriteDestroyed(d) ==
     /\ AtD(d, "write-destroyed")
-    /\ rec' = [rec EXCEPT !.phase = "destroyed"]
+    /\ rec' = [rec EXCEPT !.phase = "destroyed", !.boot = IF rec.phase = "none" THEN boot ELSE @]
     /\ GoD(d, [de[d] EXCEPT !.pc = "answer", !.answer = IF de[d].saw THEN "partial" ELSE "destroyed"])
     /\ UNCHANGED <<tomb, hist>> /\ UNCHANGED still /\ UNCHANGED rest4
 
@@ -444,7 +457,7 @@ DestroySteps(d) ==
     \/ KillLeaf(d) \/ KillRefused(d) \/ Ended(d) \/ KillAgain(d) \/ WaitTimesOut(d) \/ WriteDestroyed(d)
     \/ \E b \in BOOLEAN : FindLeaf(d, b) \/ LookStrays(d, b) \/ RemoveLeaf(d, b)
     \/ \E v \in {"proven", "gone", "foreign", "unreadable"} : Verify(d, v)
-    \/ \E a \in {"destroyed", "partial", "refused", "unknown", "tombstone"} : Answer(d, a)
+    \/ \E a \in {"destroyed", "partial", "refused", "already", "unknown", "tombstone"} : Answer(d, a)
 
 Destroy(d) == BeginDestroy(d) \/ DestroySteps(d) \/ DestroyDies(d)
 
@@ -519,7 +532,8 @@ AttestationSound == ~hist.unsound
 RunsRecorded == ~hist.unrecorded
 
 LeafFairness ==
-    /\ WF_leafVars(HelperStep) /\ WF_leafVars(HelperStart) /\ WF_leafVars(Unblocks)
+    /\ WF_leafVars(ForgetFlags \/ (\E u, h \in BOOLEAN : SetFlags(u, h) \/ WriteFreeze(u)))
+    /\ WF_leafVars(HelperStart) /\ WF_leafVars(Unblocks)
     /\ \A c \in Creators : \A ok \in BOOLEAN : WF_leafVars(Enrol(c, ok))
     /\ \A d \in Destroyers : WF_leafVars(ConnEnd(d)) /\ WF_leafVars(DestroySteps(d))
     /\ \A g \in Collectors : WF_leafVars(GcKeep(g) \/ GcRemove(g))
@@ -527,5 +541,5 @@ LeafFairness ==
 \* Every destroy that began, and was not killed itself, ends with success.
 LeafDestroyEnds ==
     \A d \in Destroyers :
-        de[d].pc \notin {"idle", "dead"} ~> (AtD(d, "dead") \/ (AtD(d, "done") /\ de[d].answer \in {"destroyed", "unknown", "tombstone"}))
+        de[d].pc \notin {"idle", "dead"} ~> (AtD(d, "dead") \/ (AtD(d, "done") /\ de[d].answer \in {"destroyed", "already", "unknown", "tombstone"}))
 =============================================================================
