@@ -53,7 +53,7 @@ LeafInit ==
     /\ dir = NoDir /\ frozen = FALSE /\ flags = NoFlags
     /\ mem = 0 /\ leader = FALSE /\ foreign = FALSE /\ stray = {} /\ outside = FALSE /\ stuck = "no"
     /\ boot = 0 /\ rec = NoRec /\ tomb = FALSE /\ helper = "up" /\ op = NoOp /\ conns = {}
-    /\ cr = [c \in Creators |-> [at |-> 1, lives |-> TRUE, in |-> FALSE]]
+    /\ cr = [c \in Creators |-> [at |-> 1, lives |-> TRUE, in |-> FALSE, made |-> 0]]
     /\ de = [d \in Destroyers |-> [pc |-> "idle", fd |-> 0, kills |-> 0, saw |-> FALSE, conn |-> FALSE, answer |-> "none"]]
     /\ gc = [g \in Collectors |-> GcIdle]
     /\ wish = FALSE
@@ -148,38 +148,44 @@ Claim(c, ok) ==
     /\ hist' = [hist EXCEPT !.barred = IF hist.answered /\ tomb THEN @ \cup {c} ELSE @]
     /\ UNCHANGED <<dir, mem, leader, outside, tomb, count>> /\ UNCHANGED rest2
 
-\* The helper's half, two steps of one request. An id has one leaf; one that vanished in between is made again.
+\* The helper makes the leaf, and whoever is to be in it moves, or is born, there. Between the two everybody else may
+\* act: as two requests (run, start) they are apart, as one (exec) the helper may die in between.
 Serving == helper = "up" /\ op = NoOp
 
 MakeLeaf(c) ==
-    /\ Serving /\ Turn(c, "enrol") /\ ~cr[c].in /\ ~dir.on
+    /\ Serving /\ Turn(c, "enrol") /\ cr[c].made = 0 /\ ~dir.on /\ dir.serial < 2
     /\ dir' = [on |-> TRUE, id |-> dir.serial + 1, nonce |-> TRUE, genuine |-> TRUE, serial |-> dir.serial + 1, poisoned |-> FALSE]
-    /\ dir.serial < 2
-    /\ op' = [NoOp EXCEPT !.do = "enrol", !.who = c]
+    /\ cr' = [cr EXCEPT ![c].made = dir'.serial]
     /\ frozen' = FALSE /\ flags' = NoFlags
-    /\ UNCHANGED <<mem, leader, foreign, stray, outside, stuck, boot, rec, tomb, helper, conns, cr, de, gc, wish, count, hist>>
+    /\ UNCHANGED <<mem, leader, foreign, stray, outside, stuck, boot, rec, tomb, helper, op, conns, de, gc, wish, count, hist>>
 
+\* An id has one leaf.
 LeafTaken(c) ==
-    /\ Serving /\ Turn(c, "enrol") /\ ~cr[c].in /\ dir.on
+    /\ Serving /\ Turn(c, "enrol") /\ cr[c].made = 0 /\ dir.on
     /\ Fails(c)
     /\ UNCHANGED <<dir, frozen, flags, mem, leader, foreign, stray, outside, stuck, boot, rec, tomb, helper, op, conns, de, gc, wish, count, hist>>
 
-\* The number is written to cgroup.procs; whoever has it is moved. Then: does the caller still live?
+\* An empty leaf vanished before anybody was in it: once more, or not.
+LeafLost(c) ==
+    /\ Turn(c, "enrol") /\ cr[c].made # 0 /\ (~dir.on \/ dir.serial # cr[c].made)
+    /\ \E at \in {cr[c].at, Failed} : cr' = [cr EXCEPT ![c].made = 0, ![c].at = at]
+    /\ UNCHANGED <<dir, frozen, flags, mem, leader, foreign, stray, outside, stuck, boot, rec, tomb, helper, op, conns, de, gc, wish, count, hist>>
+
+\* The number is written to cgroup.procs; whoever has it is moved, a frozen leaf takes nobody. Then: does the caller live?
 Enrol(c, ok) ==
-    /\ helper = "up" /\ op.do = "enrol" /\ op.who = c
-    /\ op' = NoOp
-    /\ IF ~dir.on THEN ~ok /\ UNCHANGED <<dir, foreign, cr, mem, leader>>   \* it vanished: MakeLeaf again
-       ELSE IF cr[c].lives
-       THEN /\ ok
-            /\ cr' = [cr EXCEPT ![c].in = cr[c].at < Len(Order), ![c].at = @ + 1]
+    /\ Serving /\ dir.on /\ dir.serial = cr[c].made /\ ~cr[c].in /\ ~frozen
+    /\ cr[c].at <= Len(Order) /\ Order[cr[c].at] = "enrol"
+    /\ ok = cr[c].lives
+    /\ IF ok
+       THEN /\ cr' = [cr EXCEPT ![c].in = cr[c].at < Len(Order), ![c].at = @ + 1]
             /\ mem' = IF Order[Len(Order)] = "enrol" /\ outside THEN 1 ELSE mem   \* executed before: only the leader is moved
             /\ leader' = (leader \/ mem' > 0)
             /\ UNCHANGED <<dir, foreign>>
-       ELSE /\ ~ok
-            /\ foreign' = (foreign \/ PidReuse)
+       ELSE /\ foreign' = (foreign \/ PidReuse)
             /\ dir' = [dir EXCEPT !.poisoned = Has("alive-after-move")]
-            /\ UNCHANGED <<cr, mem, leader>>
-    /\ UNCHANGED <<frozen, flags, stray, outside, stuck, boot, rec, tomb, helper, conns, de, gc, wish, count, hist>>
+            /\ cr' = [cr EXCEPT ![c].made = 0]
+            /\ UNCHANGED <<mem, leader>>
+    /\ UNCHANGED <<frozen, flags, stray, outside, stuck, boot, rec, tomb, helper, op, conns, de, gc, wish, count, hist>>
 
 LookTomb(c, found) ==
     /\ Turn(c, "look") /\ found = tomb
@@ -217,7 +223,7 @@ GiveUp(c) ==
 
 Create(c) ==
     \/ \E ok \in BOOLEAN : Claim(c, ok) \/ Enrol(c, ok) \/ LookTomb(c, ok)
-    \/ MakeLeaf(c) \/ LeafTaken(c) \/ WriteRunning(c) \/ Exec(c) \/ CreatorDies(c) \/ GiveUp(c)
+    \/ MakeLeaf(c) \/ LeafTaken(c) \/ LeafLost(c) \/ WriteRunning(c) \/ Exec(c) \/ CreatorDies(c) \/ GiveUp(c)
 
 ----------------------------------------------------------------------------
 (* The helper: flags are put in force in steps, and it may die between them *)
@@ -534,7 +540,6 @@ RunsRecorded == ~hist.unrecorded
 LeafFairness ==
     /\ WF_leafVars(ForgetFlags \/ (\E u, h \in BOOLEAN : SetFlags(u, h) \/ WriteFreeze(u)))
     /\ WF_leafVars(HelperStart) /\ WF_leafVars(Unblocks)
-    /\ \A c \in Creators : \A ok \in BOOLEAN : WF_leafVars(Enrol(c, ok))
     /\ \A d \in Destroyers : WF_leafVars(ConnEnd(d)) /\ WF_leafVars(DestroySteps(d))
     /\ \A g \in Collectors : WF_leafVars(GcKeep(g) \/ GcRemove(g))
 

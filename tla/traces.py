@@ -1,0 +1,285 @@
+"""Trace files of the code (README.md has the format) into a TLA+ module, and TLC's output into accepted or refused."""
+import concurrent.futures
+import json
+import pathlib
+import re
+
+# event -> its fields and what they may be
+WORDS = {
+    "group": {
+        "Begin": {"op": ("destroy", "gc"), "boot": ("same", "other"), "proc": ("own", "foreign")},
+        "Scan": {}, "Settle": {}, "Cont": {}, "EngineDies": {},
+        "Judge": {"verdict": ("gone", "unknown", "owned", "unproven", "foreign"), "running": bool},
+        "Recheck": {"same": bool}, "Kill": {"found": bool}, "Stop": {"found": bool}, "Probe": {"found": bool},
+        "Look": {"shows": ("live", "zombies", "none")},
+        "Report": {"answer": ("ended", "alive", "refused", "over", "kept")},
+    },
+    "cgroup": {
+        "Claim": {"ok": bool}, "LookTomb": {"found": bool}, "WriteRunning": {}, "Exec": {}, "GiveUp": {},
+        "LayTomb": {}, "FindLeaf": {"found": bool}, "WriteDestroying": {}, "Frozen": {}, "LookStrays": {"found": bool},
+        "Ended": {}, "WriteDestroyed": {}, "UserFreeze": {}, "UserThaw": {}, "EngineDies": {},
+        "Answer": {"answer": ("destroyed", "partial", "refused", "unknown", "tombstone")},
+        "GcLook": {"over": bool}, "GcKeep": {}, "GcRemove": {},
+        "MakeLeaf": {}, "Enrol": {"ok": bool}, "Verify": {"verdict": ("proven", "gone", "foreign", "unreadable")},
+        "SetFlags": {"user": bool, "hold": bool}, "WriteFreeze": {"value": bool}, "KillLeaf": {}, "RemoveLeaf": {"gone": bool},
+        "ConnEnd": {}, "HelperStart": {}, "HelperDies": {},
+    },
+}
+OPTIONAL = {"denied": bool}
+# which model actor plays which actor of a trace
+PARTS = {"group": {"destroy": "d", "gc": "g"},
+         "cgroup": {"create": "c", "destroy": "d", "gc": "g", "helper": "h", "client": "u"}}
+MOST_LINES = 400
+
+
+class BadTrace(Exception):
+    """A file that is no trace. Its text names the line."""
+
+
+class Trace:
+    """One file: its lines in order, with what each must wait for."""
+
+    def __init__(self, name, text):
+        self.name = name
+        self.lines = []       # (line number, actor, fields)
+        self.kind = None
+        parts = {}
+        for number, raw in enumerate(text.splitlines(), 1):
+            if raw.strip():
+                self.read(number, raw, parts)
+        if self.kind is None:
+            raise BadTrace("line 1: no header")
+        if len(self.lines) > MOST_LINES:
+            raise BadTrace(f"{len(self.lines)} lines: more than {MOST_LINES} are not looked at")
+        sessions = {fields["session"] for _, _, fields in self.lines if "session" in fields}
+        if len(sessions) > 1:
+            raise BadTrace(f"{len(sessions)} sessions: a trace is of one")
+        self.actors = {}
+        for index, (_, actor, _) in enumerate(self.lines):
+            self.actors.setdefault(actor, []).append(index)
+        self.order()
+
+    def read(self, number, raw, parts):
+        try:
+            fields = json.loads(raw)
+        except ValueError as error:
+            raise BadTrace(f"line {number}: no JSON: {error}") from None
+        if not isinstance(fields, dict):
+            raise BadTrace(f"line {number}: no object")
+        if "cgleaf" in fields:     # two processes may both have found the file empty
+            if fields.get("format") != 1 or fields.get("kind") not in WORDS or self.kind not in (None, fields["kind"]):
+                raise BadTrace(f"line {number}: a header of another format or kind")
+            self.kind = fields["kind"]
+            return
+        if self.kind is None:
+            raise BadTrace(f"line {number}: no header before it")
+        actor, event = str(fields.get("actor", "")), fields.get("event")
+        role = actor.split("-")[0]
+        if role == "world":
+            return
+        if role not in PARTS[self.kind]:
+            raise BadTrace(f"line {number}: no actor {actor!r} in a {self.kind} trace")
+        if event not in WORDS[self.kind]:
+            raise BadTrace(f"line {number}: no event {event!r} in a {self.kind} trace")
+        for field, kinds in {**WORDS[self.kind][event], **{o: k for o, k in OPTIONAL.items() if o in fields}}.items():
+            value = fields.get(field)
+            if kinds is bool:
+                value = bool(value) if value in (0, 1) else value
+                good = isinstance(value, bool)
+            else:
+                good = value in kinds
+            if not good:
+                raise BadTrace(f"line {number}: {event} with {field} {value!r}")
+            fields[field] = value
+        if actor not in parts:
+            letter = PARTS[self.kind][role]
+            parts[actor] = f"{letter}{sum(p[0] == letter for p in parts.values()) + 1}"
+        self.lines.append((number, parts[actor], fields))
+
+    def order(self):
+        """after[i]: how many lines of each other actor are over before line i begins."""
+        begins, ends = self.times()
+        self.after = []
+        for i, (_, actor, _) in enumerate(self.lines):
+            before = {}
+            for other, indexes in self.actors.items():
+                if other != actor:
+                    count = sum(1 for j in indexes if (ends[j] < begins[i] if begins[i] is not None and ends[j] is not None else j < i))
+                    if count:
+                        before[other] = count
+            self.after.append(before)
+
+    def times(self):
+        """When each line's operation began and ended. A line with an end alone began after its actor's line before."""
+        ends = [fields.get("t1") for _, _, fields in self.lines]
+        begins = [fields.get("t0") for _, _, fields in self.lines]
+        for indexes in self.actors.values():
+            last = 0
+            for i in indexes:
+                if begins[i] is None and ends[i] is not None:
+                    begins[i] = last
+                last = ends[i] or last
+        return begins, ends
+
+    def start(self):
+        """What is known of the world before the first line."""
+        events = [(fields["event"], fields) for _, _, fields in self.lines]
+        if self.kind == "group":
+            begin = next((f for e, f in events if e == "Begin"), {"boot": "same", "proc": "own"})
+            unread = any(e == "Judge" and f["verdict"] == "unknown" and not f["running"] for e, f in events)
+            return {"ownProc": begin["proc"] == "own", "rebooted": begin["boot"] == "other", "readable": not unread,
+                    "mayHide": any(e == "Look" and f["shows"] == "none" for e, f in events)}
+        letters = [actor[0] for actor in self.actors]
+        return {"clients": "u" in letters, "creates": "c" in letters, "helpers": letters.count("h")}
+
+    def tla(self):
+        actors = [f"{actor} |-> <<{', '.join(self.line_tla(i) for i in indexes)}>>" for actor, indexes in self.actors.items()]
+        return f"[start |-> {record(self.start())}, total |-> {len(self.lines)},\n   lines |-> [{(',' + chr(10) + '     ').join(actors)}]]"
+
+    def line_tla(self, index):
+        _, actor, fields = self.lines[index]
+        kept = {"event": fields["event"], "by": {"h": "helper", "u": "client"}.get(actor[0], "frontend")}
+        for field in list(WORDS[self.kind][fields["event"]]) + [o for o in OPTIONAL if o in fields]:
+            kept[field] = fields[field]
+        after = "<<>>" if not self.after[index] else "[" + ", ".join(f"{a} |-> {n}" for a, n in self.after[index].items()) + "]"
+        return record(kept)[:-1] + f", after |-> {after}]"
+
+    def refusal(self, seen):
+        """The lines that could come next and did not, given how many of each actor's were followed."""
+        nexts = []
+        for actor, indexes in self.actors.items():
+            done = seen.get(actor, 0)
+            if done < len(indexes):
+                nexts.append(self.lines[indexes[done]])
+        nexts.sort(key=lambda line: line[0])
+        if not nexts:
+            return f"refused at line {self.lines[-1][0]}: it ends too early, somebody is not done"
+        number, _, fields = nexts[0]
+        shown = ", ".join(f"{k} {v}" for k, v in fields.items() if k in WORDS[self.kind][fields["event"]])
+        others = f" (or line {', '.join(str(n) for n, _, _ in nexts[1:])})" if len(nexts) > 1 else ""
+        return f"refused at line {number}: {fields['event']}{' with ' + shown if shown else ''}{others}"
+
+
+def record(fields):
+    return "[" + ", ".join(f"{name} |-> {value(v)}" for name, v in fields.items()) + "]"
+
+
+def value(v):
+    if isinstance(v, bool):
+        return str(v).upper()
+    return str(v) if isinstance(v, int) else f'"{v}"'
+
+
+def module(traces):
+    rows = ",\n  ".join(trace.tla() for trace in traces)
+    return f"---- MODULE TraceData ----\n\\* Made by tla/check.\nTraces == <<\n  {rows}\n>>\n====\n"
+
+
+def configuration(kind, traces, base):
+    """The constants of a world in which anything may happen, with as many actors as the traces need."""
+    constants = dict(base("group" if kind == "group" else "leaf"))
+    actors = {actor for trace in traces for actor in trace.actors}
+    for name, letter in (("Creators", "c"), ("Destroyers", "d"), ("Collectors", "g")):
+        constants[name] = "{" + ", ".join(f'"{a}"' for a in sorted(actors) if a[0] == letter) + "}"
+    if kind == "group":
+        constants.update(Creators="{}", Hostile="99", LateStops="TRUE", GcLooks="20", Reuse="TRUE", Denied="TRUE", Deaths="99")
+    else:
+        constants.update(IfExists=constants["Destroyers"], HelperDeaths="99", KillMisses="99", Kills="99", Deaths="99",
+                         Strays='{"child", "marked"}', Blocked="TRUE", GiveUps="TRUE", UserFreezes="99")
+    return "SPECIFICATION TraceSpec\nCONSTANTS\n" + "".join(f"    {name} = {v}\n" for name, v in constants.items())
+
+
+def verdicts(kind, traces, run):
+    """For each trace: None if TLC accepts it, else where it is refused. `run` gives TLC's output for traces of a kind."""
+    output = run(kind, traces)
+    if "Model checking completed. No error has been found" not in output:
+        raise RuntimeError(output)
+    reached, seen = {}, {}
+    for match in re.finditer(r'<<"followed", (\d+), (\d+),\s*(\[[^\]]*\]|<<>>)>>', output):
+        index, count = int(match[1]) - 1, int(match[2])
+        if count > reached.get(index, -1):
+            reached[index] = count
+            seen[index] = {m[1]: int(m[2]) for m in re.finditer(r"(\w+) \|-> (\d+)", match[3])}
+    return [None if reached.get(i, 0) > len(trace.lines) else trace.refusal(seen.get(i, {})) for i, trace in enumerate(traces)]
+
+
+def tampered(trace_text):
+    """Every trace that one small lie makes of this one: (what was done, text)."""
+    lines = trace_text.splitlines()
+    for i in range(1, len(lines)):
+        if '"world-' in lines[i] or '"world"' in lines[i]:
+            continue
+        yield f"line {i + 1} dropped", lines[:i] + lines[i + 1:]
+        if i + 1 < len(lines) and lines[i] != lines[i + 1]:
+            yield f"lines {i + 1} and {i + 2} swapped", lines[:i] + [lines[i + 1], lines[i]] + lines[i + 2:]
+        fields = json.loads(lines[i])
+        for name, other in LIES.get(fields.get("event"), {}).items():
+            if fields.get(name) in other:
+                lie = json.dumps({**fields, name: other[fields[name]]})
+                yield f"line {i + 1}: {name} {fields[name]} made {other[fields[name]]}", lines[:i] + [lie] + lines[i + 1:]
+
+
+LIES = {
+    "Judge": {"verdict": {"owned": "gone", "gone": "owned", "unproven": "owned", "unknown": "owned"}},
+    "Recheck": {"same": {True: False, False: True}},
+    "Probe": {"found": {True: False, False: True}},
+    "Look": {"shows": {"live": "zombies", "none": "zombies", "zombies": "live"}},
+    "Report": {"answer": {"ended": "alive", "alive": "ended", "refused": "ended", "over": "kept", "kept": "over"}},
+    "LookTomb": {"found": {True: False, False: True}},
+    "Claim": {"ok": {True: False, False: True}},
+    "Answer": {"answer": {"partial": "destroyed", "refused": "destroyed", "unknown": "destroyed"}},
+    "WriteFreeze": {"value": {0: 1, 1: 0, True: False, False: True}},
+    "Verify": {"verdict": {"gone": "proven"}},
+}
+
+
+BATCH = 60      # traces for one run of TLC
+
+
+def judge_all(traces, run, jobs):
+    """Verdicts in order: None for accepted. A trace that could not be read brings its own."""
+    good = [t for t in traces if isinstance(t, Trace)]
+    batches = []
+    for kind in WORDS:
+        same = [t for t in good if t.kind == kind]
+        batches += [(kind, same[i:i + BATCH]) for i in range(0, len(same), BATCH)]
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        answers = list(pool.map(lambda batch: verdicts(batch[0], batch[1], run), batches))
+    known = {id(t): v for (_, batch), found in zip(batches, answers) for t, v in zip(batch, found)}
+    return [known[id(t)] if isinstance(t, Trace) else t for t in traces]
+
+
+def parse(name, text):
+    """A trace, or why it is refused."""
+    try:
+        return Trace(name, text)
+    except BadTrace as error:
+        return f"refused at {error}"
+
+
+def read(path, fail):
+    try:
+        return pathlib.Path(path).read_text()
+    except OSError as error:
+        fail(f"cannot read {path}: {error.strerror}")
+
+
+def check_files(paths, run, jobs, fail):
+    """Each file accepted? Prints a line each; how many were refused."""
+    found = judge_all([parse(str(p), read(p, fail)) for p in paths], run, jobs)
+    for path, verdict in zip(paths, found):
+        print(f"{path}: {verdict or 'accepted'}")
+    refused = sum(v is not None for v in found)
+    print(f"{len(paths) - refused} accepted, {refused} refused")
+    return refused
+
+
+def check_tampered(paths, run, jobs, fail):
+    """Every lie about every file refused? Prints those that are accepted; how many were."""
+    lies = [(path, what, "\n".join(lines)) for path in paths for what, lines in tampered(read(path, fail))]
+    found = judge_all([parse(f"{path} {what}", text) for path, what, text in lies], run, jobs)
+    accepted = [(path, what) for (path, what, _), verdict in zip(lies, found) if verdict is None]
+    for path, what in accepted:
+        print(f"{path}, {what}: accepted")
+    print(f"{len(lies)} tampered traces: {len(lies) - len(accepted)} refused, {len(accepted)} accepted")
+    return len(accepted)
