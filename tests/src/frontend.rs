@@ -252,6 +252,13 @@ impl Sandbox {
             .collect()
     }
 
+    /// The helper's pid, by the cgroup that it moves itself into.
+    #[must_use]
+    pub fn helper_pid(&self) -> Option<i32> {
+        let file = self.scope.path().join("helper/cgroup.procs");
+        fs::read_to_string(file).ok()?.lines().next()?.parse().ok()
+    }
+
     /// A session's leaf.
     #[must_use]
     pub fn leaf(&self, session: &str) -> PathBuf {
