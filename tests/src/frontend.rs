@@ -164,6 +164,21 @@ impl Sandbox {
         &self.runtime
     }
 
+    /// Another runtime directory inside this one, where no helper is.
+    ///
+    /// # Panics
+    /// Where it cannot be made.
+    #[must_use]
+    pub fn other_runtime(&self, name: &str) -> PathBuf {
+        let path = self.runtime.join(name);
+        match fs::create_dir(&path) {
+            Err(why) if why.kind() != std::io::ErrorKind::AlreadyExists => panic!("{why}"),
+            _ => {}
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("chmod");
+        path
+    }
+
     /// The scope directory.
     #[must_use]
     pub fn scope(&self) -> &Path {
