@@ -30,6 +30,7 @@ pub(crate) const BEFORE_THE_PROGRAM: u8 = 125;
 
 /// Runs the command line.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    crate::launch::this_program_can_serve();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,

@@ -11,9 +11,9 @@ use crate::client::{Client, Deadline};
 use crate::error::{Code, Error, Result};
 use crate::records::Record;
 
-/// A lease, and the connection that it hangs on.
+/// A lease: the session ends with this value, which is with its holder, however that ends.
 #[derive(Debug, Default)]
-pub(super) struct Lease {
+pub struct Lease {
     client: Option<Client>,
 }
 
@@ -44,7 +44,7 @@ impl Lease {
     ///
     /// # Errors
     /// HELPER_UNREACHABLE when that takes too long; what it refuses.
-    pub(super) fn renew(site: &Site<'_>, record: &Record) -> Result<Self> {
+    pub fn renew(site: &Site<'_>, record: &Record) -> Result<Self> {
         let deadline = Deadline::after(RETURN_TIME);
         loop {
             match again(site, record) {

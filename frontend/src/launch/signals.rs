@@ -95,6 +95,24 @@ pub(super) fn pass_on(info: &siginfo, leader: Pid, leaf: Option<&Attestation>) {
     send(leader, number);
 }
 
+/// Ends this process, which only waits, if the signal is one that ends processes. The session goes on: a service manager
+/// ends what is left of the unit in which `start` was called, and the session is no part of that.
+pub(super) fn end_if_told(info: &siginfo) {
+    let number = i32::try_from(info.ssi_signo).unwrap_or(0);
+    let harmless = [
+        libc::SIGCHLD,
+        libc::SIGCONT,
+        libc::SIGTSTP,
+        libc::SIGTTIN,
+        libc::SIGTTOU,
+        libc::SIGURG,
+        libc::SIGWINCH,
+    ];
+    if !harmless.contains(&number) {
+        sys::exit_now(0);
+    }
+}
+
 /// The leader is a child that was not reaped: its number is its own.
 fn send(leader: Pid, number: i32) {
     sys::signal_child(leader, number);

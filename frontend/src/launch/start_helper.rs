@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cgleaf_shared::id::{Nonce, Uid};
@@ -338,6 +339,15 @@ fn image(words: Vec<OsString>, environment: Vec<OsString>) -> Result<Image> {
     Ok(Image::new(path, c_strings(words)?, c_strings(environment)?))
 }
 
+/// Whether this program is `cgleaf`, and so can be run as `cgleaf helper serve`.
+static CAN_SERVE: AtomicBool = AtomicBool::new(false);
+
+/// Says that this program is `cgleaf`: where no `cgleaf-helper` is installed, it is the helper itself. A program that embeds
+/// the library is not.
+pub fn this_program_can_serve() {
+    CAN_SERVE.store(true, Ordering::Relaxed);
+}
+
 /// The helper beside this program, else in libexec, else this program itself.
 fn helper_program() -> Result<Vec<OsString>> {
     let own = std::env::current_exe()
@@ -360,6 +370,12 @@ fn helper_program() -> Result<Vec<OsString>> {
         if candidate.is_file() {
             return Ok(vec![candidate.into()]);
         }
+    }
+    if !CAN_SERVE.load(Ordering::Relaxed) {
+        return Err(Error::new(
+            Code::Unsupported,
+            "there is no program cgleaf-helper: not beside this one, not in libexec; install it",
+        ));
     }
     let ourselves = if own.exists() {
         own

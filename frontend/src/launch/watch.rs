@@ -105,7 +105,11 @@ impl Watch {
     /// Deals with every signal that is waiting. The leader's end, if that was among them.
     fn take_signals(&self, signals: &Signals, leaf: Option<&Attestation>) -> Option<Exit> {
         while let Some(info) = signals.next() {
-            signals::pass_on(&info, self.leader, leaf);
+            if self.stands_in {
+                signals::pass_on(&info, self.leader, leaf);
+            } else {
+                signals::end_if_told(&info);
+            }
         }
         // Several ends and stops may be one SIGCHLD, so the child itself is asked, whatever came.
         self.look_at_the_child()

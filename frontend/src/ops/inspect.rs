@@ -1,6 +1,5 @@
 //! What a session's processes are and do, for `ps` and for saying what does not end.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use crate::error::{Code, Error, Result};
 use crate::trace::Role;
 
 /// How long `ps` tries to have the members stand still while it lists them.
-const STILL: Duration = Duration::from_secs(5);
+const STILL: Duration = Duration::from_millis(500);
 
 /// One process of a session.
 #[derive(Debug, Clone)]
@@ -194,18 +193,16 @@ pub(super) fn blockers(grip: &mut Grip, most: usize) -> Vec<MemberInfo> {
     found
 }
 
-/// The members that are in a sleep that no signal ends.
-pub(super) fn in_disk_sleep(grip: &mut Grip) -> BTreeSet<Pid> {
+/// Whether a member is in a sleep that no signal ends.
+pub(super) fn any_in_disk_sleep(grip: &mut Grip) -> bool {
     let (Ok(listing), Ok(proc)) = (grip.list_members(), Reach::proc()) else {
-        return BTreeSet::new();
+        return false;
     };
-    let sleeps = |pid: &Pid| {
-        proc.process(*pid)
+    listing.members.iter().any(|seat| {
+        proc.process(seat.pid)
             .and_then(|dir| dir.stat())
             .is_ok_and(|stat| stat.state == State::DiskSleep)
-    };
-    let pids = listing.members.iter().map(|seat| seat.pid);
-    pids.filter(sleeps).collect()
+    })
 }
 
 /// The most processes that an error names.

@@ -15,6 +15,7 @@ fn answer(value: libc::c_int) -> io::Result<libc::c_int> {
 ///
 /// # Errors
 /// `EBADF`: there is none of that number.
+#[cfg(feature = "cli")]
 pub(crate) fn own_copy(raw: RawFd) -> io::Result<OwnedFd> {
     copy_from(raw, 3)
 }

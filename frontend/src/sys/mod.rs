@@ -7,7 +7,9 @@ mod fork;
 mod inherited;
 mod signals;
 
-pub(crate) use descriptors::{close_from, own_copy, own_copy_from, put_at, set_close_on_exec};
+#[cfg(feature = "cli")]
+pub(crate) use descriptors::own_copy;
+pub(crate) use descriptors::{close_from, own_copy_from, put_at, set_close_on_exec};
 pub(crate) use exec::Image;
 pub(crate) use fork::{Forked, clone_into_cgroup, exit_now, fork};
 pub(crate) use inherited::pipe_was_ignored;
