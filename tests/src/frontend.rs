@@ -164,6 +164,21 @@ impl Sandbox {
         &self.runtime
     }
 
+    /// Another runtime directory inside this one, where no helper is.
+    ///
+    /// # Panics
+    /// Where it cannot be made.
+    #[must_use]
+    pub fn other_runtime(&self, name: &str) -> PathBuf {
+        let path = self.runtime.join(name);
+        match fs::create_dir(&path) {
+            Err(why) if why.kind() != std::io::ErrorKind::AlreadyExists => panic!("{why}"),
+            _ => {}
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("chmod");
+        path
+    }
+
     /// The scope directory.
     #[must_use]
     pub fn scope(&self) -> &Path {
@@ -250,6 +265,13 @@ impl Sandbox {
             .lines()
             .filter_map(|line| line.parse().ok())
             .collect()
+    }
+
+    /// The helper's pid, by the cgroup that it moves itself into.
+    #[must_use]
+    pub fn helper_pid(&self) -> Option<i32> {
+        let file = self.scope.path().join("helper/cgroup.procs");
+        fs::read_to_string(file).ok()?.lines().next()?.parse().ok()
     }
 
     /// A session's leaf.

@@ -8,4 +8,5 @@ pub mod lab;
 pub mod packaging;
 pub mod probe;
 pub mod scratch;
+pub mod session;
 pub mod sys;

@@ -179,6 +179,11 @@ fn the_readme_shows_what_happens() {
 }
 
 #[test]
+fn the_usage_page_shows_what_happens() {
+    hold_to("docs/USAGE.md");
+}
+
+#[test]
 fn a_page_that_shows_something_else_is_caught() {
     let runtime = Path::new("/xdg");
     let kinds = |lines: &[&str]| {

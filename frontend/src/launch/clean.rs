@@ -29,7 +29,7 @@ const OUT_OF_THE_WAY: RawFd = 10;
 pub(super) struct Started {
     /// The other end of its socket. The pair was made by this process, which the kernel names as its peer.
     pub(super) socket: OwnedFd,
-    /// What it writes on stderr.
+    /// What it writes on stderr: read for its last words if it does not answer. Dropped, it leads nowhere.
     pub(super) stderr: OwnedFd,
 }
 

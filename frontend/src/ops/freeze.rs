@@ -1,12 +1,13 @@
 //! Freezing and thawing (DESIGN 3.2): `cgroup.freeze` is the request, `cgroup.events` the fact.
 
+use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::Duration;
 
 use cgleaf_shared::wire::{FreezeFlag, Reply, Request, Thawed};
 
 use super::grip::{Grip, KERNEL, not_running};
-use super::inspect::{MOST_NAMED, any_in_disk_sleep, blockers, partial};
+use super::inspect::{MOST_NAMED, blockers, in_disk_sleep, partial};
 use super::reach::Reach;
 use super::session::Session;
 use crate::client::{Deadline, WaitEnd};
@@ -240,10 +241,15 @@ impl Grip {
             ));
         }
         self.request_freeze(FreezeFlag::Hold)?;
-        let slow = Deadline::after(SLOW).earlier(deadline);
-        let mut end = self.until_frozen(slow)?;
-        if end == FreezeEnd::Late && !any_in_disk_sleep(self) {
-            end = self.until_frozen(deadline)?;
+        let mut end = FreezeEnd::Late;
+        let mut sleeping = BTreeSet::new();
+        while end == FreezeEnd::Late && deadline.left().is_some() {
+            end = self.until_frozen(Deadline::after(SLOW).earlier(deadline))?;
+            // A moment of it is nothing unusual; who is in it twice may be so for ever.
+            let before = std::mem::replace(&mut sleeping, in_disk_sleep(self));
+            if end == FreezeEnd::Late && !before.is_disjoint(&sleeping) {
+                break;
+            }
         }
         match end {
             FreezeEnd::Frozen => Ok(Held::Still),

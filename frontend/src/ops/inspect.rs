@@ -1,5 +1,6 @@
 //! What a session's processes are and do, for `ps` and for saying what does not end.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::error::{Code, Error, Result};
 use crate::trace::Role;
 
 /// How long `ps` tries to have the members stand still while it lists them.
-const STILL: Duration = Duration::from_millis(500);
+const STILL: Duration = Duration::from_secs(5);
 
 /// One process of a session.
 #[derive(Debug, Clone)]
@@ -193,16 +194,18 @@ pub(super) fn blockers(grip: &mut Grip, most: usize) -> Vec<MemberInfo> {
     found
 }
 
-/// Whether a member is in a sleep that no signal ends.
-pub(super) fn any_in_disk_sleep(grip: &mut Grip) -> bool {
+/// The members that are in a sleep that no signal ends.
+pub(super) fn in_disk_sleep(grip: &mut Grip) -> BTreeSet<Pid> {
     let (Ok(listing), Ok(proc)) = (grip.list_members(), Reach::proc()) else {
-        return false;
+        return BTreeSet::new();
     };
-    listing.members.iter().any(|seat| {
-        proc.process(seat.pid)
+    let sleeps = |pid: &Pid| {
+        proc.process(*pid)
             .and_then(|dir| dir.stat())
             .is_ok_and(|stat| stat.state == State::DiskSleep)
-    })
+    };
+    let pids = listing.members.iter().map(|seat| seat.pid);
+    pids.filter(sleeps).collect()
 }
 
 /// The most processes that an error names.

@@ -12,7 +12,8 @@ use crate::client::{Deadline, WaitEnd};
 use crate::error::{Code, Error, Result};
 
 /// After the first of these times without an end the kill is written again, then after twice that, and so on:
-/// `cgroup.kill` raced fork until 6.14.
+/// `cgroup.kill` raced fork until 6.14. Whoever is left then gets SIGKILL as a process too: what `cgroup.kill` sends to
+/// one whose main thread has ended stays with that thread, and the others run on (seen on 6.18).
 const KILL_AGAIN: Duration = Duration::from_millis(50);
 const KILL_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
 /// How long one hold of the loop for older kernels may take.
@@ -29,20 +30,13 @@ impl Grip {
         let mut pause = KILL_AGAIN;
         let mut way = way;
         loop {
-            match way {
-                KillWay::Atomic => match self.write_kill() {
-                    Ok(()) => {}
-                    Err(error) if self.has_ended() => {
-                        drop(error);
-                        return Ok(true);
-                    }
-                    Err(error) if is_unsupported(&error) => {
-                        way = KillWay::Each;
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                },
-                KillWay::Each => self.kill_each()?,
+            if let Err(error) = self.kill_once(&mut way, pause > KILL_AGAIN) {
+                // It ended, and perhaps was removed, before the kill came.
+                return if self.has_ended() {
+                    Ok(true)
+                } else {
+                    Err(error)
+                };
             }
             let end = self.wait_for_end(Some(Deadline::after(pause).earlier(deadline)))?;
             if end != WaitEnd::Deadline {
@@ -52,6 +46,20 @@ impl Grip {
                 return Ok(false);
             }
             pause = (pause * 2).min(KILL_AGAIN_AT_MOST);
+        }
+    }
+
+    fn kill_once(&mut self, way: &mut KillWay, again: bool) -> Result<()> {
+        if *way == KillWay::Atomic {
+            match self.write_kill() {
+                Err(error) if is_unsupported(&error) => *way = KillWay::Each,
+                other => other?,
+            }
+        }
+        match way {
+            KillWay::Each => self.kill_each(),
+            KillWay::Atomic if again => self.send_to_all(libc::SIGKILL).map(|_| ()),
+            KillWay::Atomic => Ok(()),
         }
     }
 

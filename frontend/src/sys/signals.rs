@@ -33,10 +33,23 @@ pub(crate) fn set_disposition(signal: i32, disposition: Disposition) {
     unsafe { libc::signal(signal, handler) };
 }
 
-/// Every signal's default. SIGKILL, SIGSTOP and the C library's own are refused, which is fine.
+/// Every signal's default. SIGKILL and SIGSTOP are refused, which is fine.
 pub(crate) fn all_signals_to_default() {
+    // The kernel's struct sigaction has at most five words, and all of them zero is SIG_DFL without flags. The C library
+    // would refuse the two signals that it keeps for itself, which a caller may have left ignored as well.
+    const KERNEL_SIGSET_SIZE: usize = 8;
+    let default = [0_u64; 8];
     for signal in 1..=libc::SIGRTMAX() {
-        set_disposition(signal, Disposition::Default);
+        // SAFETY: `default` is larger than what the kernel reads, and a null old action is not written.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                std::ptr::null::<u64>(),
+                KERNEL_SIGSET_SIZE,
+            )
+        };
     }
 }
 

@@ -114,16 +114,30 @@ pub(super) fn is_frozen(
     target: &Target,
 ) -> Result<Answer, Refusal> {
     let (_, dir) = authorise::target(state, caller, target)?;
-    let not_yet = first_not_frozen(&dir).map_err(|error| refuse::failed(&error))?;
+    let not_yet = not_frozen(&dir).map_err(|error| refuse::failed(&error))?;
     Ok(Reply::Frozen { not_yet }.into())
 }
 
-fn first_not_frozen(dir: &CgroupDir) -> Result<Option<String>, cgleaf_shared::IoError> {
-    for relative in dir.subtree(MOST_CGROUPS)? {
-        match dir.open_descendant(&relative).and_then(|sub| sub.events()) {
+/// The cgroups are read one after the other, and a member that is just moving itself from one that was not read yet to
+/// one that was is in neither: both said frozen. It stops at the end of the system call that it is in, so that it moves
+/// once at most, and a second reading right after the first finds it.
+fn not_frozen(dir: &CgroupDir) -> Result<Option<String>, cgleaf_shared::IoError> {
+    let subtree = dir.subtree(MOST_CGROUPS)?;
+    match first_not_frozen(dir, &subtree)? {
+        None if subtree.len() > 1 => first_not_frozen(dir, &dir.subtree(MOST_CGROUPS)?),
+        answer => Ok(answer),
+    }
+}
+
+fn first_not_frozen(
+    dir: &CgroupDir,
+    subtree: &[String],
+) -> Result<Option<String>, cgleaf_shared::IoError> {
+    for relative in subtree {
+        match dir.open_descendant(relative).and_then(|sub| sub.events()) {
             Ok(events) if events.frozen => {}
             Err(error) if error.is_gone() && !relative.is_empty() => {}
-            Ok(_) => return Ok(Some(relative)),
+            Ok(_) => return Ok(Some(relative.clone())),
             Err(error) => return Err(error),
         }
     }
