@@ -6,14 +6,18 @@
 //!     hold=ID lease=ID    on this connection
 //!     kill=ID             and nothing is said if that was its own
 //!     list                the ids, with commas
+//!     create=ID           an empty leaf, which is this connection's until somebody leads it
+//!     adopt=ID,PID        into that leaf
 //!     forge=ID,PID        create-and-enrol with credentials in the message that name another process
 //!     inherit=WORD        a child does WORD over this connection, after this process has ended
 //!     fork                a child that sleeps too
 //!     exit                ends here
 
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::process::ExitCode;
 
+use cgleaf_shared::process::{Pid, Pidfd};
 use cgleaf_shared::wire::{self, FreezeFlag, Reply, Request, Target};
 use cgleaf_tests::helper::{Client, session};
 
@@ -53,7 +57,6 @@ fn main() -> ExitCode {
 
 /// Starts this program again, on a connection that is then nobody's but its own, and ends.
 fn leave_to_a_child(client: &Client, word: &str) -> ExitCode {
-    use std::os::fd::{AsFd, AsRawFd};
     let flags = nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty());
     nix::fcntl::fcntl(client, flags).expect("pass the connection on");
     #[allow(clippy::zombie_processes)]
@@ -100,12 +103,25 @@ fn act(client: &Client, word: &str) -> String {
         let (id, pid) = what.split_once(',').expect("ID,PID");
         return forge(client, id, pid.parse().expect("a pid"));
     }
+    if verb == "create" {
+        return told(client.call(&Request::Create { new: session(what) }));
+    }
+    let (what, more) = what.split_once(',').unwrap_or((what, ""));
     let session = what.parse().expect("an id");
     let opened = match client.call(&Request::Open { session }) {
         Reply::Opened(opened) => opened,
         other => return told(other),
     };
     let target = Target::from(&opened.entry.attestation);
+    if verb == "adopt" {
+        let pid = Pid::new(more.parse().expect("a pid")).expect("a pid");
+        let pidfd = Pidfd::open(pid).expect("a pidfd");
+        return told(
+            client
+                .call_full(&Request::Adopt { target }, Some(pidfd.as_fd()))
+                .0,
+        );
+    }
     told(client.call(&match verb {
         "freeze" => Request::Freeze {
             target,
@@ -138,7 +154,6 @@ fn told(reply: Reply) -> String {
 }
 
 fn forge(client: &Client, id: &str, pid: i32) -> String {
-    use std::os::fd::{AsFd, AsRawFd};
     let bytes =
         wire::encode_request(&Request::CreateAndEnrol { new: session(id) }).expect("a request");
     let forged = nix::sys::socket::UnixCredentials::from(libc::ucred {
