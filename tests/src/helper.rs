@@ -439,11 +439,27 @@ impl Client {
         request: &Request,
         descriptor: Option<BorrowedFd<'_>>,
     ) -> (Reply, Vec<OwnedFd>) {
-        let bytes = wire::encode_request(request).expect("a request");
-        self.send(&bytes, descriptor).expect("send a request");
-        let packet = self.receive().expect("a reply");
-        let reply = wire::decode_reply(&packet.bytes).expect("a reply");
-        (reply, packet.descriptors)
+        self.ask(request, descriptor).expect("a reply")
+    }
+
+    /// Asks a helper that may end at any moment.
+    ///
+    /// # Errors
+    /// Where the connection breaks.
+    pub fn try_call(&self, request: &Request) -> io::Result<Reply> {
+        self.ask(request, None).map(|(reply, _)| reply)
+    }
+
+    fn ask(
+        &self,
+        request: &Request,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> io::Result<(Reply, Vec<OwnedFd>)> {
+        let bytes = wire::encode_request(request).map_err(io::Error::other)?;
+        self.send(&bytes, descriptor)?;
+        let packet = self.receive()?;
+        let reply = wire::decode_reply(&packet.bytes).map_err(io::Error::other)?;
+        Ok((reply, packet.descriptors))
     }
 
     /// Asks and waits for the reply.

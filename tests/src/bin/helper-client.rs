@@ -48,7 +48,11 @@ fn main() -> ExitCode {
         if word == "exit" {
             return ExitCode::SUCCESS;
         }
-        println!("{}", act(&client, &word));
+        let line = act(&client, &word);
+        println!("{line}");
+        if line.starts_with("unreachable") {
+            return ExitCode::FAILURE;
+        }
     }
     loop {
         std::thread::sleep(std::time::Duration::from_secs(3600));
@@ -97,7 +101,10 @@ fn act(client: &Client, word: &str) -> String {
             .map_or((what, None), |(id, parent)| (id, Some(parent)));
         let mut new = session(id);
         new.parent = parent.map(|parent| parent.parse().expect("an id"));
-        return told(client.call(&Request::CreateAndEnrol { new }));
+        return match client.try_call(&Request::CreateAndEnrol { new }) {
+            Ok(reply) => told(reply),
+            Err(why) => format!("unreachable {why}"),
+        };
     }
     if verb == "forge" {
         let (id, pid) = what.split_once(',').expect("ID,PID");
