@@ -10,3 +10,4 @@ pub mod probe;
 pub mod scratch;
 pub mod session;
 pub mod sys;
+pub mod terminal;

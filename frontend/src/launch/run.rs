@@ -208,6 +208,9 @@ impl Run<'_> {
         }
         let exit = exit.unwrap_or(Exit::Code(0));
         timed_out |= self.see_to_leftovers(exit, &mut events, deadline.filter(|_| !timed_out));
+        if exit == Exit::Signal(libc::SIGINT) && !timed_out {
+            self.signals.die_if_interrupted();
+        }
         if timed_out { TIMED_OUT } else { exit.status() }
     }
 

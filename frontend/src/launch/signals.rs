@@ -1,6 +1,7 @@
 //! The signals of a process that stands in for a program: what processes send is passed on, what the terminal sends the
 //! program has already (DESIGN 4).
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use cgleaf_shared::attestation::Attestation;
@@ -30,6 +31,7 @@ pub(super) struct Signals {
     fd: SignalFd,
     mask_before: SigSet,
     child_before: Disposition,
+    interrupted: Cell<bool>,
 }
 
 impl Signals {
@@ -52,6 +54,7 @@ impl Signals {
             fd: SignalFd::with_flags(&mask, flags).or_code(Code::Internal)?,
             mask_before: before,
             child_before,
+            interrupted: Cell::new(false),
         })
     }
 
@@ -64,7 +67,22 @@ impl Signals {
 
     /// The next one that is waiting.
     pub(super) fn next(&self) -> Option<siginfo> {
-        self.fd.read_signal().ok().flatten()
+        let info = self.fd.read_signal().ok().flatten()?;
+        let by_terminal = info.ssi_code == libc::SI_KERNEL;
+        if by_terminal && info.ssi_signo == libc::SIGINT.unsigned_abs() {
+            self.interrupted.set(true);
+        }
+        Some(info)
+    }
+
+    /// Ends this process by SIGINT, if a terminal interrupted it. A shell goes on with a loop or a list unless what it ran
+    /// died of that signal; an exit status of 130 says that the program has dealt with it.
+    pub(super) fn die_if_interrupted(&self) {
+        if self.interrupted.get() {
+            sys::set_disposition(libc::SIGINT, Disposition::Default);
+            let _ = kill(nix::unistd::getpid(), Signal::SIGINT);
+            let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
+        }
     }
 }
 
