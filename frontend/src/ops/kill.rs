@@ -45,6 +45,11 @@ impl Grip {
             if deadline.left().is_none() {
                 return Ok(false);
             }
+            if way == KillWay::Atomic {
+                // The cgroup.kill of 6.1 and 6.18 signals the main thread, not the process, and so never ends one whose main
+                // thread has exited. A signal by pidfd does. What may not be signalled is named when the time is over.
+                drop(self.send_to_all(libc::SIGKILL));
+            }
             pause = (pause * 2).min(KILL_AGAIN_AT_MOST);
         }
     }
