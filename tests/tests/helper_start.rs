@@ -305,6 +305,31 @@ fn without_a_directory_direct_mode_makes_one_and_it_goes_with_the_helper() {
     drop(lair);
 }
 
+/// Its parent does not reap it: its number and its start are those of a helper, and nothing waits for it.
+#[test]
+fn a_helper_that_is_a_zombie_is_in_nobodys_way() {
+    let Some(mut lair) = Lair::new(0) else { return };
+    let mut program = lair.enrolled(&["enrol=one"]);
+    assert!(program.line().starts_with("enrolled"));
+    let told = status(&lair.client());
+    let boot = lair.client().open("one").attestation.boot_id;
+    let mut zombie = Other(lair.helper.take().unwrap());
+    zombie.0.kill().unwrap();
+    let stat = format!("/proc/{}/stat", zombie.0.id());
+    wait_until("a zombie", || {
+        fs::read_to_string(&stat).unwrap().contains(") Z ")
+    });
+    let old = format!(
+        "{boot}:{}:{}:{}",
+        told.root_id, told.scope_id, told.scope_paths[0]
+    );
+    lair.start(&["--take-over", &old]);
+    let client = lair.client();
+    assert_eq!(client.list().len(), 1);
+    client.destroy(&Target::from(&client.open("one").attestation));
+    assert!(fs::read_to_string(&stat).unwrap().contains(") Z "));
+}
+
 /// A socketpair.
 fn pair() -> (OwnedFd, OwnedFd) {
     socketpair(

@@ -4,8 +4,10 @@
 //!     enrol=ID[,PARENT]   create-and-enrol; says `enrolled PATH`, or `refused CODE SOCKET`
 //!     freeze=ID thaw=ID   by the user's flag, after an open
 //!     hold=ID lease=ID    on this connection
+//!     remove=ID           one pass
 //!     kill=ID             and nothing is said if that was its own
 //!     list                the ids, with commas
+//!     state=ID            poisoned, and whether it is populated
 //!     create=ID           an empty leaf, which is this connection's until somebody leads it
 //!     adopt=ID,PID        into that leaf
 //!     forge=ID,PID        create-and-enrol with credentials in the message that name another process
@@ -119,6 +121,10 @@ fn act(client: &Client, word: &str) -> String {
         Reply::Opened(opened) => opened,
         other => return told(other),
     };
+    if verb == "state" {
+        let state = opened.entry.state;
+        return format!("poisoned {} populated {}", state.poisoned, state.populated);
+    }
     let target = Target::from(&opened.entry.attestation);
     if verb == "adopt" {
         let pid = Pid::new(more.parse().expect("a pid")).expect("a pid");
@@ -144,6 +150,7 @@ fn act(client: &Client, word: &str) -> String {
         },
         "lease" => Request::Lease { target },
         "kill" => Request::Kill { target },
+        "remove" => Request::Remove { target },
         other => panic!("{other} is no word"),
     }))
 }
@@ -156,6 +163,7 @@ fn told(reply: Reply) -> String {
         Reply::Thawed(_) => "thawed".to_owned(),
         Reply::Leased => "leased".to_owned(),
         Reply::Killed => "killed".to_owned(),
+        Reply::Removed(removal) => format!("removed {}", removal.removed),
         other => format!("{other:?}"),
     }
 }
