@@ -87,7 +87,13 @@ impl Connection {
 
     /// It can be read: one packet is taken and answered.
     pub(crate) fn read(&mut self, state: &mut State) -> Next {
-        let packet = match wire::receive(self.socket.as_fd(), MAX_REQUEST) {
+        // Strangers may connect in the root modes, where no request carries a descriptor.
+        let receive = if state.context.mode.is_root_mode() {
+            wire::receive_bytes
+        } else {
+            wire::receive
+        };
+        let packet = match receive(self.socket.as_fd(), MAX_REQUEST) {
             Ok(Some(packet)) => packet,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Next::Read,
             // Its end, or a reset: nothing that one of ours would do comes after either.
@@ -116,7 +122,7 @@ impl Connection {
         let Some(hello) = hello.filter(|hello| hello.magic == MAGIC) else {
             return Next::Close;
         };
-        if packet.truncated || !packet.descriptors.is_empty() {
+        if packet.truncated || packet.descriptors_refused || !packet.descriptors.is_empty() {
             return Next::Close;
         }
         self.stage = Stage::Greeted {
@@ -137,6 +143,13 @@ impl Connection {
             return Refusal::new(
                 RefusalCode::BadMessage,
                 format!("the packet is over {MAX_REQUEST} bytes, or carries too many descriptors"),
+            )
+            .into();
+        }
+        if packet.descriptors_refused {
+            return Refusal::new(
+                RefusalCode::BadDescriptor,
+                "a helper that root runs for others takes no descriptor: none was received",
             )
             .into();
         }

@@ -171,6 +171,14 @@ impl Listener {
         })
     }
 
+    /// No client can send a descriptor any more. Before 6.16 the kernel cannot see to that.
+    pub(crate) fn refuse_descriptors(&self) -> Result<()> {
+        match sys::passrights::refuse(self.socket.as_fd()) {
+            Ok(()) | Err(nix::errno::Errno::ENOPROTOOPT) => Ok(()),
+            Err(errno) => Err(errno).context("set SO_PASSRIGHTS to 0"),
+        }
+    }
+
     /// Where clients reach it; empty for an unnamed one.
     pub(crate) fn path(&self) -> &str {
         &self.path

@@ -78,6 +78,11 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
         listeners.push(claim.bind()?);
     }
     umask(FileMode::from_bits_truncate(0o022));
+    if options.mode.is_root_mode() {
+        listeners
+            .iter()
+            .try_for_each(Listener::refuse_descriptors)?;
+    }
     let notify = Notify::connect()?;
     let endpoints = Endpoints::new(listeners, notify)?;
 

@@ -1,6 +1,7 @@
 //! What the integration tests share.
 
 pub mod frontend;
+pub mod fuse;
 pub mod fuzzing;
 pub mod generated;
 pub mod helper;

@@ -4,6 +4,7 @@
 
 pub(crate) mod fork;
 pub(crate) mod landlock;
+pub(crate) mod passrights;
 pub(crate) mod xattr;
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};

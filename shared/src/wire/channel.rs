@@ -16,6 +16,8 @@ pub struct Packet {
     pub descriptors: Vec<OwnedFd>,
     /// Whether some of the bytes or descriptors did not fit and are lost.
     pub truncated: bool,
+    /// Whether descriptors came that [`receive_bytes`] did not take.
+    pub descriptors_refused: bool,
 }
 
 /// Room for the most descriptors that one packet can carry (`SCM_MAX_FD`, unix(7)): what is not received is
@@ -27,15 +29,42 @@ const MAX_DESCRIPTORS: usize = 253;
 /// # Errors
 /// `WouldBlock` on a non-blocking socket that has none; whatever recvmsg(2) answers.
 pub fn receive(socket: BorrowedFd<'_>, limit: usize) -> io::Result<Option<Packet>> {
+    let mut control = nix::cmsg_space!([std::os::fd::RawFd; MAX_DESCRIPTORS]);
+    let packet = receive_with(socket, limit, Some(&mut control))?;
+    Ok(packet.map(|(mut packet, lost)| {
+        packet.truncated |= lost;
+        packet
+    }))
+}
+
+/// [`receive`] for whoever takes no descriptor from anybody: the kernel drops what comes, and it is no part of this
+/// process for a moment. Closing one can wait for as long as its sender likes, where it is of a file system in the sender's
+/// hands (fuse(4): close(2) waits for the answer to FLUSH).
+///
+/// # Errors
+/// As [`receive`].
+pub fn receive_bytes(socket: BorrowedFd<'_>, limit: usize) -> io::Result<Option<Packet>> {
+    let packet = receive_with(socket, limit, None)?;
+    Ok(packet.map(|(mut packet, lost)| {
+        packet.descriptors_refused = lost;
+        packet
+    }))
+}
+
+/// The packet, and whether something of its control data was lost (`MSG_CTRUNC`).
+fn receive_with(
+    socket: BorrowedFd<'_>,
+    limit: usize,
+    mut control: Option<&mut [u8]>,
+) -> io::Result<Option<(Packet, bool)>> {
     // One byte more than allowed, so that a longer packet is seen to be too long, not cut to fit.
     let mut bytes = vec![0; limit + 1];
-    let mut control = nix::cmsg_space!([std::os::fd::RawFd; MAX_DESCRIPTORS]);
     let (length, descriptors, flags) = loop {
         let mut buffers = [IoSliceMut::new(&mut bytes)];
         match recvmsg::<()>(
             socket.as_raw_fd(),
             &mut buffers,
-            Some(&mut control),
+            control.as_deref_mut(),
             MsgFlags::MSG_CMSG_CLOEXEC,
         ) {
             Ok(message) => break (message.bytes, own_descriptors(&message), message.flags),
@@ -43,16 +72,18 @@ pub fn receive(socket: BorrowedFd<'_>, limit: usize) -> io::Result<Option<Packet
             Err(errno) => return Err(errno.into()),
         }
     };
-    if length == 0 && descriptors.is_empty() {
+    let lost = flags.contains(MsgFlags::MSG_CTRUNC);
+    if length == 0 && descriptors.is_empty() && !lost {
         return Ok(None);
     }
     bytes.truncate(length);
-    let truncated = length > limit || flags.intersects(MsgFlags::MSG_TRUNC | MsgFlags::MSG_CTRUNC);
-    Ok(Some(Packet {
+    let packet = Packet {
         bytes,
         descriptors,
-        truncated,
-    }))
+        truncated: length > limit || flags.contains(MsgFlags::MSG_TRUNC),
+        descriptors_refused: false,
+    };
+    Ok(Some((packet, lost)))
 }
 
 fn own_descriptors(message: &nix::sys::socket::RecvMsg<'_, '_, ()>) -> Vec<OwnedFd> {

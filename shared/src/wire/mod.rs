@@ -7,7 +7,7 @@ mod codec;
 mod messages;
 mod refusal;
 
-pub use channel::{Packet, receive, send};
+pub use channel::{Packet, receive, receive_bytes, send};
 pub use codec::{
     CodecError, MAX_REPLY, MAX_REQUEST, decode_hello, decode_reply, decode_request, decode_welcome,
 };
