@@ -75,14 +75,12 @@ pub(crate) fn leaf_around(
         let Some(session) = dir.attribute_text(attributes::SESSION)? else {
             continue;
         };
-        let ours = session.parse::<SessionId>().ok().and_then(|id| {
-            let leaf_id = dir.id().ok()?;
-            let row = state
-                .table
-                .of_id(&id)
-                .find(|row| row.leaf_path == path && row.leaf_id == leaf_id)?;
-            Some(row.domain.domain.clone())
-        });
+        let ours = state
+            .table
+            .at(&path)
+            .filter(|row| row.identity.session.as_str() == session)
+            .filter(|row| dir.id().is_ok_and(|id| id == row.leaf_id))
+            .map(|row| row.domain.domain.clone());
         let socket = dir.attribute_text(attributes::SOCKET)?.unwrap_or_default();
         return Ok(Some(Inside {
             leaf: path,

@@ -2,6 +2,7 @@
 //! tree again: `rebuild` does so after a restart.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::rc::Rc;
 
 use cgleaf_shared::attestation::{Attestation, FORMAT};
@@ -64,22 +65,36 @@ impl Row {
 /// A session's id and its domain.
 pub(crate) type Key = (SessionId, Domain);
 
-/// All sessions, in the order of their ids.
+/// All sessions, in the order of their ids. What one request asks of it takes no longer where there are ten thousand.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: BTreeMap<Key, Row>,
     names: BTreeMap<(Domain, SessionName), SessionId>,
+    paths: BTreeMap<CgroupPath, Key>,
+    domains: BTreeMap<Domain, Population>,
+}
+
+/// How many sessions a domain has, and the directory of the last one that was made.
+#[derive(Debug)]
+struct Population {
+    count: usize,
+    dir: Rc<DomainDir>,
 }
 
 impl Table {
     /// How many there are of that domain, those included whose leaf has vanished without this helper.
     pub(crate) fn count(&self, domain: &Domain) -> usize {
-        self.rows.keys().filter(|(_, of)| of == domain).count()
+        self.domains.get(domain).map_or(0, |of| of.count)
     }
 
     /// How many there are, those included whose leaf has vanished without this helper.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
+    }
+
+    /// The directory that a domain's sessions name, where it has any.
+    pub(crate) fn domain_dir(&self, domain: &Domain) -> Option<&Rc<DomainDir>> {
+        self.domains.get(domain).map(|of| &of.dir)
     }
 
     /// All of them.
@@ -89,9 +104,14 @@ impl Table {
 
     /// Those after an id, in order.
     pub(crate) fn after<'a>(&'a self, id: Option<&'a SessionId>) -> impl Iterator<Item = &'a Row> {
+        let from = match id {
+            Some(id) => Bound::Included((id.clone(), Domain::Scope)),
+            None => Bound::Unbounded,
+        };
         self.rows
-            .values()
-            .filter(move |row| id.is_none_or(|id| row.identity.session > *id))
+            .range((from, Bound::Unbounded))
+            .map(|(_, row)| row)
+            .skip_while(move |row| id == Some(&row.identity.session))
     }
 
     /// The one of that key.
@@ -101,9 +121,11 @@ impl Table {
 
     /// Those of that id, one for each domain that has one.
     pub(crate) fn of_id<'a>(&'a self, id: &'a SessionId) -> impl Iterator<Item = &'a Row> {
+        // `Scope` is the first of the domains.
         self.rows
-            .values()
-            .filter(move |row| row.identity.session == *id)
+            .range((id.clone(), Domain::Scope)..)
+            .map(|(_, row)| row)
+            .take_while(move |row| row.identity.session == *id)
     }
 
     /// The session that has that name, if one ever had and is still in the table.
@@ -112,14 +134,30 @@ impl Table {
         self.rows.get(&(id.clone(), domain.clone()))
     }
 
+    /// The session whose leaf lies there.
+    pub(crate) fn at(&self, path: &CgroupPath) -> Option<&Row> {
+        self.rows.get(self.paths.get(path)?)
+    }
+
     /// Adds one.
     pub(crate) fn insert(&mut self, row: Row) {
-        let (id, domain) = row.key();
+        let key = row.key();
+        self.remove(&key);
         if let Some(name) = &row.identity.name {
             self.names
-                .insert((domain.clone(), name.clone()), id.clone());
+                .insert((key.1.clone(), name.clone()), key.0.clone());
         }
-        self.rows.insert((id, domain), row);
+        self.paths.insert(row.leaf_path.clone(), key.clone());
+        let of = self
+            .domains
+            .entry(key.1.clone())
+            .or_insert_with(|| Population {
+                count: 0,
+                dir: row.domain.clone(),
+            });
+        of.count += 1;
+        of.dir = row.domain.clone();
+        self.rows.insert(key, row);
     }
 
     /// Takes one out.
@@ -131,15 +169,120 @@ impl Table {
                 self.names.remove(&name);
             }
         }
+        if self.paths.get(&row.leaf_path) == Some(key) {
+            self.paths.remove(&row.leaf_path);
+        }
+        if let Some(of) = self.domains.get_mut(&key.1) {
+            of.count -= 1;
+            if of.count == 0 {
+                self.domains.remove(&key.1);
+            }
+        }
         Some(row)
     }
 
     /// The keys of everything at or beneath a path.
     pub(crate) fn keys_within(&self, path: &CgroupPath) -> Vec<Key> {
-        self.rows
-            .values()
-            .filter(|row| row.leaf_path.is_within(path))
-            .map(Row::key)
+        // Everything that begins with the path stands together; not all of it lies beneath (`/a-b` and `/a`).
+        self.paths
+            .range(path.clone()..)
+            .take_while(|(there, _)| there.as_str().starts_with(path.as_str()))
+            .filter(|(there, _)| there.is_within(path))
+            .map(|(_, key)| key.clone())
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cgleaf_shared::id::{BootTime, Nonce, Uid};
+
+    use super::*;
+
+    fn row(id: &str, path: &str, domain: Domain, name: Option<&str>) -> Row {
+        Row {
+            identity: Identity {
+                session: id.parse().unwrap(),
+                nonce: Nonce::from_bytes([7; 16]),
+                owner: Uid(0),
+                created: BootTime(1),
+                name: name.map(|name| name.parse().unwrap()),
+            },
+            leaf_path: CgroupPath::parse(path).unwrap(),
+            leaf_id: CgroupId(1),
+            domain: Rc::new(DomainDir {
+                domain,
+                path: CgroupPath::root(),
+                id: CgroupId(1),
+            }),
+        }
+    }
+
+    fn container(path: &str) -> Domain {
+        Domain::Container(CgroupPath::parse(path).unwrap())
+    }
+
+    fn ids<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<String> {
+        rows.map(|row| row.identity.session.to_string()).collect()
+    }
+
+    #[test]
+    fn one_id_may_be_in_several_domains_and_stays_together() {
+        let mut table = Table::default();
+        table.insert(row("b", "/c/b", container("/c"), None));
+        table.insert(row("a", "/s/a", Domain::Scope, None));
+        table.insert(row("b", "/s/b", Domain::Scope, None));
+        table.insert(row("c", "/s/c", Domain::Scope, None));
+        let b = "b".parse().unwrap();
+        assert_eq!(ids(table.of_id(&b)), ["b", "b"]);
+        assert_eq!(ids(table.after(Some(&b))), ["c"]);
+        assert_eq!(
+            ids(table.after(Some(&"aa".parse().unwrap()))),
+            ["b", "b", "c"]
+        );
+        assert_eq!(ids(table.after(None)).len(), 4);
+        assert_eq!(
+            (table.count(&Domain::Scope), table.count(&container("/c"))),
+            (3, 1)
+        );
+        table.remove(&(b.clone(), Domain::Scope));
+        assert_eq!((table.count(&Domain::Scope), table.len()), (2, 3));
+        table.remove(&(b, container("/c")));
+        assert!(table.domain_dir(&container("/c")).is_none());
+    }
+
+    #[test]
+    fn a_path_holds_what_lies_beneath_and_nothing_that_only_begins_like_it() {
+        let mut table = Table::default();
+        for path in ["/s/a", "/s/a-b", "/s/a/n", "/s/a/n/m", "/s/ab", "/s/b"] {
+            let id = path.replace('/', "_");
+            table.insert(row(&id, path, Domain::Scope, None));
+        }
+        let mut found: Vec<String> = table
+            .keys_within(&CgroupPath::parse("/s/a").unwrap())
+            .into_iter()
+            .map(|(id, _)| id.to_string())
+            .collect();
+        found.sort();
+        assert_eq!(found, ["_s_a", "_s_a_n", "_s_a_n_m"]);
+    }
+
+    #[test]
+    fn a_name_is_its_last_owners() {
+        let mut table = Table::default();
+        table.insert(row("a", "/s/a", Domain::Scope, Some("n")));
+        table.insert(row("b", "/s/b", Domain::Scope, Some("n")));
+        let name = "n".parse().unwrap();
+        table.remove(&("a".parse().unwrap(), Domain::Scope));
+        assert_eq!(
+            table
+                .named(&Domain::Scope, &name)
+                .unwrap()
+                .leaf_path
+                .as_str(),
+            "/s/b"
+        );
+        table.remove(&("b".parse().unwrap(), Domain::Scope));
+        assert!(table.named(&Domain::Scope, &name).is_none());
     }
 }

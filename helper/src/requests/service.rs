@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cgleaf_shared::attestation::{Attestation, Verdict, verify as verify_attestation};
+use cgleaf_shared::cgroup::ControlFile;
 use cgleaf_shared::id::CgroupId;
 use cgleaf_shared::process::Pid;
 use cgleaf_shared::wire::{Mode, Refusal, RefusalCode, Reply, Status, Target, VerdictReport};
@@ -31,6 +32,12 @@ pub(super) fn lease(
     target: &Target,
 ) -> Result<Answer, Refusal> {
     let (row, dir) = authorise::target(state, caller, target)?;
+    if !dir.has(ControlFile::Kill) {
+        return refuse::because(
+            RefusalCode::Unsupported,
+            "this kernel has no cgroup.kill (5.14 has): nothing ends a session when its connection ends",
+        );
+    }
     attrs::write_lease(&dir, true).map_err(|error| refuse::failed(&error))?;
     let key = row.key();
     state.leases.waiting.retain(|(_, waiting)| *waiting != key);

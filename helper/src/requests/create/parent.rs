@@ -55,8 +55,8 @@ pub(super) fn open(state: &State, place: &Place) -> Result<(CgroupDir, Rc<Domain
         Place::Leaf(leaf, domain) => {
             let row = state
                 .table
-                .rows()
-                .find(|row| row.leaf_path == *leaf && row.domain.domain == *domain);
+                .at(leaf)
+                .filter(|row| row.domain.domain == *domain);
             let gone = || {
                 Refusal::new(
                     RefusalCode::NoSuchSession,
@@ -89,9 +89,9 @@ fn container(
     let id = state.context.root.open_path(root)?.id()?;
     let known = state
         .table
-        .rows()
-        .find(|row| row.domain.domain == domain && row.domain.id == id)
-        .map(|row| row.domain.clone());
+        .domain_dir(&domain)
+        .filter(|dir| dir.id == id)
+        .cloned();
     Ok(known.unwrap_or_else(|| {
         Rc::new(DomainDir {
             domain,
