@@ -1,0 +1,170 @@
+//! Processes that left the leaf, as `su -l` makes them (pam_systemd moves it to a session scope of its own): named, and
+//! never a plain success.
+
+use std::fs;
+use std::path::Path;
+
+use cgleaf_tests::frontend::Sandbox;
+use cgleaf_tests::scratch::{Scratch, Sleeper, wait_until};
+use cgleaf_tests::session::{Background, is_dead};
+use serde_json::Value;
+
+/// A session whose leader has a child that runs a shell with a child of its own, both of which somebody moves elsewhere.
+fn with_a_stray(sandbox: &Sandbox, outside: &Path, session: &str) -> (Background, [i32; 2]) {
+    let script = "sh -c 'sleep 1000 & wait' & sleep 1000 & wait";
+    let leader = sandbox.background(session, ["sh", "-c", script]);
+    wait_until("four members", || sandbox.members(session).len() == 4);
+    let shell = child_of(leader.pid().cast_signed(), "sh");
+    let sleep = child_of(shell, "sleep");
+    for pid in [shell, sleep] {
+        fs::write(outside.join("cgroup.procs"), pid.to_string()).unwrap();
+    }
+    (leader, [shell, sleep])
+}
+
+fn child_of(pid: i32, comm: &str) -> i32 {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    children
+        .split_whitespace()
+        .find(|child| {
+            fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|name| name.trim() == comm)
+        })
+        .unwrap_or_else(|| panic!("{pid} has no child {comm}"))
+        .parse()
+        .unwrap()
+}
+
+fn pids(strays: &Value) -> Vec<i64> {
+    let mut pids: Vec<i64> = strays
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|stray| stray["pid"].as_i64().unwrap())
+        .collect();
+    pids.sort_unstable();
+    pids
+}
+
+#[test]
+fn a_stray_is_named_and_a_later_destroy_still_knows_it() {
+    let (Some(sandbox), Some(outside)) = (Sandbox::new(), Scratch::new(0)) else {
+        return;
+    };
+    let (mut leader, strays) = with_a_stray(&sandbox, outside.path(), "s");
+    let answer = sandbox.run(["--json", "destroy", "s"]);
+    answer.expect(5);
+    let error = answer.json()["error"].clone();
+    assert_eq!(error["code"], "PARTIAL");
+    let mut wanted = strays.map(i64::from);
+    wanted.sort_unstable();
+    assert_eq!(pids(&error["details"]["strays"]), wanted, "{answer:?}");
+    assert_eq!(error["details"]["strays"][0]["tie"], "parent");
+    assert_eq!(leader.wait(), 137, "what was in the leaf has ended");
+    assert!(
+        strays.iter().all(|pid| !is_dead(*pid)),
+        "what left it goes on"
+    );
+    assert_eq!(sandbox.state("s"), "destroying");
+    let kept = sandbox.run(["--json", "gc"]).json();
+    assert_eq!(kept["result"]["kept"][0]["session"], "s");
+
+    // Its parent has ended, so that only the record still knows what tied it to the session.
+    sandbox.run(["destroy", "s"]).expect(5);
+    let killed = sandbox.run(["--json", "destroy", "--strays", "kill", "s"]);
+    killed.expect(0);
+    let ended = killed.json()["result"]["strays"].clone();
+    assert_eq!(pids(&ended), wanted);
+    assert!(
+        ended
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|stray| stray["killed"] == true)
+    );
+    assert!(strays.into_iter().all(is_dead));
+    assert_eq!(sandbox.state("s"), "destroyed");
+}
+
+#[test]
+fn strays_are_ended_at_once_where_that_is_asked_for() {
+    let (Some(sandbox), Some(outside)) = (Sandbox::new(), Scratch::new(0)) else {
+        return;
+    };
+    let (mut leader, strays) = with_a_stray(&sandbox, outside.path(), "s");
+    sandbox.run(["destroy", "--strays", "kill", "s"]).expect(0);
+    leader.wait();
+    assert!(strays.into_iter().all(is_dead));
+
+    // Not looked for: a plain success, and the stray goes on.
+    let (mut leader, strays) = with_a_stray(&sandbox, outside.path(), "t");
+    sandbox
+        .run(["destroy", "--strays", "ignore", "t"])
+        .expect(0);
+    leader.wait();
+    assert!(strays.iter().all(|pid| !is_dead(*pid)));
+}
+
+#[test]
+fn a_leader_that_was_moved_out_is_a_stray_of_an_empty_leaf() {
+    let (Some(sandbox), Some(outside)) = (Sandbox::new(), Scratch::new(0)) else {
+        return;
+    };
+    let mut leader = sandbox.background("s", ["sleep", "1000"]);
+    fs::write(
+        outside.path().join("cgroup.procs"),
+        leader.pid().to_string(),
+    )
+    .unwrap();
+    let answer = sandbox.run(["--json", "destroy", "s"]);
+    answer.expect(5);
+    let stray = answer.json()["error"]["details"]["strays"][0].clone();
+    assert_eq!(
+        (&stray["pid"], &stray["tie"]),
+        (&leader.pid().into(), &"leader".into())
+    );
+    assert!(leader.lives());
+    sandbox.run(["destroy", "--strays", "kill", "s"]).expect(0);
+    assert_eq!(leader.wait(), 137);
+}
+
+/// A mark spreads to innocents (`systemctl --user import-environment`): it names and never kills.
+#[test]
+fn who_only_carries_the_mark_is_named_and_never_killed() {
+    let (Some(sandbox), Some(outside)) = (Sandbox::new(), Scratch::new(0)) else {
+        return;
+    };
+    let mut leader = sandbox.background("s", ["sleep", "1000"]);
+    let mark = sandbox.record("s").unwrap()["mark"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let mut innocent = std::process::Command::new("sleep")
+        .arg("1000")
+        .env("CGLEAF_MARK", format!("outer:{mark}"))
+        .spawn()
+        .unwrap();
+    // One that has the mark as a part of something else only is nobody's.
+    let mut other = std::process::Command::new("sleep")
+        .arg("1000")
+        .env("CGLEAF_MARK", format!("x{mark}"))
+        .spawn()
+        .unwrap();
+    let bystander = Sleeper::new(0);
+    let answer = sandbox.run(["--json", "destroy", "--strays", "kill", "s"]);
+    answer.expect(5);
+    leader.wait();
+    let strays = answer.json()["error"]["details"]["strays"].clone();
+    assert_eq!(pids(&strays), [i64::from(innocent.id())], "{answer:?}");
+    assert_eq!(strays[0]["tie"], "mark");
+    assert!(!is_dead(innocent.id().cast_signed()));
+    sandbox
+        .run(["destroy", "--strays", "ignore", "s"])
+        .expect(0);
+    assert!(!is_dead(bystander.pid().cast_signed()));
+    for child in [&mut innocent, &mut other] {
+        assert!(child.try_wait().unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    drop(outside);
+}
