@@ -1,11 +1,11 @@
 //! What a session's processes are and do, for `ps` and for saying what does not end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use cgleaf_shared::process::{Pid, Proc, ProcessDir, State};
+use cgleaf_shared::process::{Pid, Proc, ProcessDir, ProcessId, State};
 use serde_json::{Value, json};
 
 use super::grip::Grip;
@@ -58,9 +58,11 @@ pub struct Processes {
 pub fn processes(reach: &Reach, session: &Session) -> Result<Processes> {
     let mut grip = reach.grip(session, Role::Client)?;
     let proc = Reach::proc()?;
+    // While they are held all of them sleep, and just after it all of them wake: what they do is read before.
+    let doing = states(&proc, &grip.list_members()?);
     let held = grip.hold(Deadline::after(STILL));
     let listing = grip.list_members();
-    let seats = listing.map(|listing| describe_still(&proc, listing));
+    let members = listing.map(|listing| describe_still(&proc, &listing, &doing));
     let why_incomplete = match held {
         Ok(held) => {
             let why = held.why_not();
@@ -69,28 +71,36 @@ pub fn processes(reach: &Reach, session: &Session) -> Result<Processes> {
         }
         Err(error) => Some(error.message().to_owned()),
     };
-    let (mut members, hidden) = seats?;
-    // While they are held, all of them sleep: what they are really doing is read afterwards.
-    for (member, dir) in &mut members {
-        if let Ok(stat) = dir.stat() {
-            member.state = Some(stat.state.letter());
-        }
-    }
+    let (members, hidden) = members?;
     Ok(Processes {
         complete: why_incomplete.is_none() && hidden == 0,
-        members: members.into_iter().map(|(member, _)| member).collect(),
+        members,
         hidden,
         why_incomplete,
     })
 }
 
-fn describe_still(proc: &Proc, listing: Listing) -> (Vec<(MemberInfo, ProcessDir)>, usize) {
-    let mut members = Vec::with_capacity(listing.members.len());
-    for seat in listing.members {
-        if let Ok(dir) = proc.process(seat.pid) {
-            members.push((describe(&dir, &seat), dir));
+fn states(proc: &Proc, listing: &Listing) -> BTreeMap<ProcessId, State> {
+    let stat = |seat: &Seat| proc.process(seat.pid).ok()?.stat().ok();
+    let stats = listing.members.iter().filter_map(stat);
+    stats.map(|stat| (stat.id, stat.state)).collect()
+}
+
+fn describe_still(
+    proc: &Proc,
+    listing: &Listing,
+    doing: &BTreeMap<ProcessId, State>,
+) -> (Vec<MemberInfo>, usize) {
+    let member = |seat: &Seat| {
+        let dir = proc.process(seat.pid).ok()?;
+        let mut member = describe(&dir, seat);
+        let before = dir.stat().ok().and_then(|stat| doing.get(&stat.id));
+        if let Some(state) = before {
+            member.state = Some(state.letter());
         }
-    }
+        Some(member)
+    };
+    let members = listing.members.iter().filter_map(member).collect();
     (members, listing.hidden)
 }
 
