@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use cgleaf_shared::attestation::{Attestation, FORMAT};
-use cgleaf_shared::cgroup::CgroupPath;
+use cgleaf_shared::cgroup::{CgroupPath, session_of_leaf_name};
 use cgleaf_shared::id::{BootId, CgroupId, SessionId, SessionName};
 use cgleaf_shared::wire::{BUILD, Target};
 
@@ -70,7 +70,6 @@ pub(crate) type Key = (SessionId, Domain);
 pub(crate) struct Table {
     rows: BTreeMap<Key, Row>,
     names: BTreeMap<(Domain, SessionName), SessionId>,
-    paths: BTreeMap<CgroupPath, Key>,
     domains: BTreeMap<Domain, Population>,
 }
 
@@ -134,9 +133,14 @@ impl Table {
         self.rows.get(&(id.clone(), domain.clone()))
     }
 
-    /// The session whose leaf lies there.
+    /// The session whose leaf lies there: a leaf's name tells its session.
     pub(crate) fn at(&self, path: &CgroupPath) -> Option<&Row> {
-        self.rows.get(self.paths.get(path)?)
+        let id = session_of_leaf_name(path.name()?)?;
+        self.rows
+            .range((id.clone(), Domain::Scope)..)
+            .map(|(_, row)| row)
+            .take_while(|row| row.identity.session == id)
+            .find(|row| row.leaf_path == *path)
     }
 
     /// Adds one.
@@ -147,7 +151,6 @@ impl Table {
             self.names
                 .insert((key.1.clone(), name.clone()), key.0.clone());
         }
-        self.paths.insert(row.leaf_path.clone(), key.clone());
         let of = self
             .domains
             .entry(key.1.clone())
@@ -169,9 +172,6 @@ impl Table {
                 self.names.remove(&name);
             }
         }
-        if self.paths.get(&row.leaf_path) == Some(key) {
-            self.paths.remove(&row.leaf_path);
-        }
         if let Some(of) = self.domains.get_mut(&key.1) {
             of.count -= 1;
             if of.count == 0 {
@@ -179,17 +179,6 @@ impl Table {
             }
         }
         Some(row)
-    }
-
-    /// The keys of everything at or beneath a path.
-    pub(crate) fn keys_within(&self, path: &CgroupPath) -> Vec<Key> {
-        // Everything that begins with the path stands together; not all of it lies beneath (`/a-b` and `/a`).
-        self.paths
-            .range(path.clone()..)
-            .take_while(|(there, _)| there.as_str().starts_with(path.as_str()))
-            .filter(|(there, _)| there.is_within(path))
-            .map(|(_, key)| key.clone())
-            .collect()
     }
 }
 
@@ -252,19 +241,19 @@ mod tests {
     }
 
     #[test]
-    fn a_path_holds_what_lies_beneath_and_nothing_that_only_begins_like_it() {
+    fn a_session_is_found_by_where_its_leaf_lies() {
         let mut table = Table::default();
-        for path in ["/s/a", "/s/a-b", "/s/a/n", "/s/a/n/m", "/s/ab", "/s/b"] {
-            let id = path.replace('/', "_");
-            table.insert(row(&id, path, Domain::Scope, None));
+        table.insert(row("a", "/s/cgleaf-a.leaf", Domain::Scope, None));
+        table.insert(row("a", "/c/cgleaf-a.leaf", container("/c"), None));
+        let at = |path: &str| {
+            let found = table.at(&CgroupPath::parse(path).unwrap());
+            found.map(|row| row.domain.domain.clone())
+        };
+        assert_eq!(at("/s/cgleaf-a.leaf"), Some(Domain::Scope));
+        assert_eq!(at("/c/cgleaf-a.leaf"), Some(container("/c")));
+        for nobody in ["/d/cgleaf-a.leaf", "/s/cgleaf-b.leaf", "/s/a", "/"] {
+            assert_eq!(at(nobody), None, "{nobody}");
         }
-        let mut found: Vec<String> = table
-            .keys_within(&CgroupPath::parse("/s/a").unwrap())
-            .into_iter()
-            .map(|(id, _)| id.to_string())
-            .collect();
-        found.sort();
-        assert_eq!(found, ["_s_a", "_s_a_n", "_s_a_n_m"]);
     }
 
     #[test]

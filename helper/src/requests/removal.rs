@@ -9,6 +9,7 @@ use crate::authorise::{self, Caller};
 use crate::context::State;
 use crate::leaf::MOST_CGROUPS;
 use crate::refuse;
+use crate::table::Row;
 use crate::trace;
 use crate::write;
 
@@ -23,7 +24,8 @@ pub(super) fn remove(
 ) -> Result<Answer, Refusal> {
     let (row, dir) = authorise::target(state, caller, target)?;
     let mut leftover = Vec::new();
-    remove_beneath(&dir, &row.leaf_path, &mut leftover).map_err(|error| refuse::failed(&error))?;
+    let beneath = remove_beneath(&dir, &row.leaf_path, &mut leftover)
+        .map_err(|error| refuse::failed(&error))?;
     let removed = match remove_itself(state, &row.leaf_path) {
         Ok(()) => true,
         Err(error) if error.is_gone() => true,
@@ -33,33 +35,33 @@ pub(super) fn remove(
         }
     };
     trace::event!(&row.identity.session, "RemoveLeaf", "\"gone\":{removed}");
-    forget_removed(state, &row.leaf_path);
+    forget_removed(state, &row.leaf_path, &beneath);
     Ok(Reply::Removed(Removal { removed, leftover }).into())
 }
 
 /// One pass without anybody who asks for it. Whether the leaf is gone, and its row with it.
 pub(super) fn remove_all_of(state: &mut State, leaf: &CgroupPath) -> bool {
-    if let Ok(dir) = state.context.root.open_path(leaf) {
-        // What stays is found by the removal of the leaf itself.
-        let _ = remove_beneath(&dir, leaf, &mut Vec::new());
-    }
+    // What stays is found by the removal of the leaf itself.
+    let opened = state.context.root.open_path(leaf);
+    let beneath = opened.and_then(|dir| remove_beneath(&dir, leaf, &mut Vec::new()));
     let gone = remove_leaf(state, leaf);
-    forget_removed(state, leaf);
+    forget_removed(state, leaf, &beneath.unwrap_or_default());
     gone
 }
 
+/// Removes what it can. What there was is told by its relative paths, the leaf itself (empty) among them.
 fn remove_beneath(
     dir: &CgroupDir,
     leaf: &CgroupPath,
     leftover: &mut Vec<(CgroupPath, i32)>,
-) -> Result<(), IoError> {
+) -> Result<Vec<String>, IoError> {
     let beneath = dir.subtree(MOST_CGROUPS)?;
     for relative in beneath.iter().rev().filter(|relative| !relative.is_empty()) {
         if let Err(error) = remove_descendant(dir, relative) {
             note(leftover, leaf.join(relative).ok(), &error);
         }
     }
-    Ok(())
+    Ok(beneath)
 }
 
 fn note(leftover: &mut Vec<(CgroupPath, i32)>, path: Option<CgroupPath>, error: &IoError) {
@@ -93,14 +95,17 @@ pub(super) fn remove_leaf(state: &State, leaf: &CgroupPath) -> bool {
     }
 }
 
-/// Drops the rows of sessions at or beneath a path whose leaves are gone: nested ones went with it.
-fn forget_removed(state: &mut State, path: &CgroupPath) {
-    for key in state.table.keys_within(path) {
-        let gone = state.table.get(&key).is_some_and(|row| {
-            let opened = state.context.root.open_path(&row.leaf_path);
-            opened.is_err_and(|error| error.is_gone())
-        });
-        if gone {
+/// Drops the rows of sessions at or beneath a leaf whose leaves are gone: nested ones went with it.
+fn forget_removed(state: &mut State, leaf: &CgroupPath, beneath: &[String]) {
+    let paths = beneath
+        .iter()
+        .filter_map(|relative| leaf.join(relative).ok());
+    for path in std::iter::once(leaf.clone()).chain(paths) {
+        let Some(key) = state.table.at(&path).map(Row::key) else {
+            continue;
+        };
+        let opened = state.context.root.open_path(&path);
+        if opened.is_err_and(|error| error.is_gone()) {
             state.forget(&key);
         }
     }
