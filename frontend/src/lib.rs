@@ -31,6 +31,7 @@ pub mod base;
 pub mod cli;
 pub mod client;
 pub mod error;
+pub mod group;
 pub mod launch;
 pub mod ops;
 pub mod private_dir;

@@ -3,6 +3,7 @@
 
 use cgleaf::records;
 use cgleaf_shared::cgroup::{self, CgroupPath, Events};
+use cgleaf_shared::id::BootId;
 use cgleaf_shared::process::{files, stat, status};
 use cgleaf_shared::wire::{
     MAX_REPLY, MAX_REQUEST, decode_hello, decode_reply, decode_request, decode_welcome,
@@ -133,8 +134,11 @@ fn process_files(data: &[u8]) {
     if let Some(mark) = files::environ_value(data, "CGLEAF_MARK") {
         assert!(!mark.contains(&0));
     }
-    if let Some(id) = files::parse_boot_id(data) {
-        assert_eq!(files::parse_boot_id(id.as_bytes()), Some(id));
+    if let Some(id) = std::str::from_utf8(data)
+        .ok()
+        .and_then(|text| text.parse::<BootId>().ok())
+    {
+        assert_eq!(id.to_string().parse(), Ok(id));
     }
 }
 

@@ -10,5 +10,6 @@ pub mod packaging;
 pub mod probe;
 pub mod scratch;
 pub mod session;
+pub mod sim;
 pub mod sys;
 pub mod terminal;

@@ -91,16 +91,24 @@ pub fn environ_value<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
         .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
-/// Parses `/proc/sys/kernel/random/boot_id`: a UUID in lower case with dashes, and a newline.
-#[must_use]
-pub fn parse_boot_id(text: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(text).ok()?.trim_ascii_end();
-    let shaped = text.len() == 36
-        && text.bytes().enumerate().all(|(at, byte)| match at {
-            8 | 13 | 18 | 23 => byte == b'-',
-            _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
-        });
-    shaped.then(|| text.to_owned())
+/// Does this line of `/proc/<pid>/mountinfo` describe mount `id`, and a procfs that hides other users' processes
+/// (`hidepid=1` and more, proc(5))? `None` if it is another mount's line.
+pub(super) fn hides_processes(line: &[u8], id: &[u8]) -> Option<bool> {
+    let rest = line.strip_prefix(id)?.strip_prefix(b" ")?;
+    // Behind " - ": the type, the source, the options of the whole filesystem.
+    let at = rest.windows(3).position(|window| window == b" - ")?;
+    let options = rest[at + 3..]
+        .split(|&byte| byte == b' ')
+        .nth(2)
+        .unwrap_or(b"");
+    Some(
+        options
+            .split(|&byte| byte == b',')
+            .any(|option| match option.strip_prefix(b"hidepid=") {
+                Some(level) => level != b"0" && level != b"off",
+                None => false,
+            }),
+    )
 }
 
 #[cfg(test)]
@@ -160,16 +168,25 @@ mod tests {
     }
 
     #[test]
-    fn boot_ids() {
-        let id = "0f3c9d9e-7f0a-4b6e-9d55-0123456789ab";
+    fn mounts_that_hide() {
+        let line =
+            |options: &str| format!("24 30 0:22 / /proc rw,nosuid shared:5 - proc proc {options}");
+        assert_eq!(hides_processes(line("rw").as_bytes(), b"24"), Some(false));
         assert_eq!(
-            parse_boot_id(format!("{id}\n").as_bytes()).as_deref(),
-            Some(id)
+            hides_processes(line("rw,hidepid=off").as_bytes(), b"24"),
+            Some(false)
         );
-        assert_eq!(parse_boot_id(b"0f3c9d9e-7f0a-4b6e-9d55-0123456789\n"), None);
-        assert_eq!(
-            parse_boot_id(b"0F3C9D9E-7F0A-4B6E-9D55-0123456789AB\n"),
-            None
-        );
+        for hidden in [
+            "rw,hidepid=invisible",
+            "rw,gid=5,hidepid=2",
+            "rw,hidepid=noaccess",
+        ] {
+            assert_eq!(
+                hides_processes(line(hidden).as_bytes(), b"24"),
+                Some(true),
+                "{hidden}"
+            );
+        }
+        assert_eq!(hides_processes(line("rw,hidepid=2").as_bytes(), b"2"), None);
     }
 }

@@ -12,6 +12,7 @@ use super::identity::{Pid, ProcessId};
 use super::pidfd::{Pidfd, PidfdError};
 use super::reader::{Proc, ProcView, ProcessDir, ReadError};
 use super::stat::State;
+use crate::id::BootId;
 
 /// What is known about a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub fn of(proc: &Proc, process: ProcessId) -> Liveness {
 
 /// As [`of`], for what a record says: also dead if it was recorded in another boot.
 #[must_use]
-pub fn recorded(proc: &Proc, process: ProcessId, boot_id: &str) -> Liveness {
+pub fn recorded(proc: &Proc, process: ProcessId, boot_id: BootId) -> Liveness {
     match proc.boot_id() {
         Ok(now) if now != boot_id => Liveness::Dead,
         Ok(_) => of(proc, process),
@@ -107,18 +108,16 @@ fn from_absence(proc: &Proc, pid: Pid, error: &ReadError) -> Liveness {
         return Liveness::Unknown(error.to_string());
     }
     match proc.view() {
-        Ok(ProcView::Own) if shows_strangers(proc) => Liveness::Dead,
-        Ok(ProcView::Own) => Liveness::Unknown(format!("/proc may hide process {pid} (hidepid)")),
+        Ok(ProcView::Own) => match proc.hides_processes() {
+            Ok(false) => Liveness::Dead,
+            Ok(true) => Liveness::Unknown(format!("/proc may hide process {pid} (hidepid)")),
+            Err(error) => Liveness::Unknown(error.to_string()),
+        },
         Ok(ProcView::Foreign) => {
             Liveness::Unknown("/proc belongs to another pid namespace".to_owned())
         }
         Err(error) => Liveness::Unknown(error.to_string()),
     }
-}
-
-/// PID 1 is always there, and not ours: a `/proc` that does not show it was mounted with `hidepid`.
-fn shows_strangers(proc: &Proc) -> bool {
-    proc.process(Pid::INIT).and_then(|init| init.stat()).is_ok()
 }
 
 fn start_matches(proc: &Proc, process: ProcessId) -> Result<bool, ReadError> {
@@ -247,11 +246,11 @@ mod tests {
         assert_eq!(of(&proc, former), Liveness::Dead);
         assert_eq!(by_start(&proc, former), Liveness::Dead);
         assert_eq!(
-            recorded(&proc, id, "0f3c9d9e-7f0a-4b6e-9d55-0123456789ab"),
+            recorded(&proc, id, BootId::from_bytes([7; 16])),
             Liveness::Dead
         );
         assert_eq!(
-            recorded(&proc, id, &proc.boot_id().expect("a boot id")),
+            recorded(&proc, id, proc.boot_id().expect("a boot id")),
             Liveness::Alive
         );
         child.kill().expect("SIGKILL");

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::dir::Dir;
@@ -14,13 +14,13 @@ use nix::sys::stat::Mode;
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
 use super::files::{
-    Autogroup, CgroupLine, parse_autogroup, parse_boot_id, parse_cgroup, parse_children,
-    parse_cmdline,
+    Autogroup, CgroupLine, parse_autogroup, parse_cgroup, parse_children, parse_cmdline,
 };
 use super::identity::Pid;
 use super::stat::{Stat, State};
 use super::status::Status;
 use super::{files, stat, status};
+use crate::id::BootId;
 
 /// The largest file of `/proc` that is read: an environment or a command line may be as long as a quarter of the stack
 /// limit (execve(2)), and nobody needs more than this of it.
@@ -147,24 +147,59 @@ impl Proc {
     /// # Errors
     /// [`ReadError::Gone`] if it is not there.
     pub fn process(&self, pid: Pid) -> Result<ProcessDir, ReadError> {
-        let name = pid.to_string();
-        let path = self.path.join(&name);
+        self.open_process(&pid.to_string())
+    }
+
+    fn open_process(&self, name: &str) -> Result<ProcessDir, ReadError> {
+        let path = self.path.join(name);
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        match openat(&self.root, name.as_str(), flags, Mode::empty()) {
+        match openat(&self.root, name, flags, Mode::empty()) {
             Ok(directory) => Ok(ProcessDir { directory, path }),
             Err(errno) => Err(ReadError::new(path, errno.into())),
         }
     }
 
-    /// This boot's id, `/proc/sys/kernel/random/boot_id`.
+    /// Opens the calling process itself (`self`), also where this `/proc` numbers processes in another way than we do.
+    ///
+    /// # Errors
+    /// [`ReadError::Gone`] in a `/proc` of a pid namespace that we are not in.
+    pub fn own(&self) -> Result<ProcessDir, ReadError> {
+        self.open_process("self")
+    }
+
+    /// This boot's id, `sys/kernel/random/boot_id`.
     ///
     /// # Errors
     /// If it cannot be read or is no UUID.
-    pub fn boot_id(&self) -> Result<String, ReadError> {
+    pub fn boot_id(&self) -> Result<BootId, ReadError> {
         let name = Path::new("sys/kernel/random/boot_id");
         let path = self.path.join(name);
         let text = read_at(&self.root, name, &path)?;
-        parse_boot_id(&text).ok_or(ReadError::Malformed { path })
+        let text = std::str::from_utf8(&text).unwrap_or_default();
+        text.trim_ascii_end()
+            .parse()
+            .map_err(|_| ReadError::Malformed { path })
+    }
+
+    /// Is this `/proc` mounted with `hidepid`, so that processes of other users may be there and not be seen?
+    ///
+    /// # Errors
+    /// If the mount's options cannot be read: then nothing is known.
+    pub fn hides_processes(&self) -> Result<bool, ReadError> {
+        let name = format!("self/fdinfo/{}", self.root.as_raw_fd());
+        let path = self.path.join(&name);
+        let text = read_at(&self.root, Path::new(&name), &path)?;
+        let id = text
+            .split(|&byte| byte == b'\n')
+            .find_map(|line| line.strip_prefix(b"mnt_id:"));
+        let id = id.ok_or(ReadError::Malformed { path })?.trim_ascii();
+        let name = Path::new("self/mountinfo");
+        let path = self.path.join(name);
+        let text = read_at(&self.root, name, &path)?;
+        let mut lines = text.split(|&byte| byte == b'\n');
+        lines
+            .find_map(|line| files::hides_processes(line, id))
+            .ok_or(ReadError::Malformed { path })
     }
 
     /// The inode number of the calling process's pid namespace (namespaces(7)).
@@ -236,10 +271,19 @@ impl ProcessDir {
         self.read("cmdline", |text| Some(parse_cmdline(text)))
     }
 
-    /// A variable of `/proc/<pid>/environ`: needs the rights of ptrace(2) over the process.
+    /// `/proc/<pid>/environ`, for [`files::environ_value`]: needs the rights of ptrace(2) over the process. Empty for a
+    /// process that ends, and for a moment while one is executed.
     ///
     /// # Errors
     /// As [`ProcessDir::stat`].
+    pub fn environ(&self) -> Result<Vec<u8>, ReadError> {
+        self.read("environ", |text| Some(text.to_vec()))
+    }
+
+    /// A variable of `/proc/<pid>/environ`.
+    ///
+    /// # Errors
+    /// As [`ProcessDir::environ`].
     pub fn environ_value(&self, name: &str) -> Result<Option<Vec<u8>>, ReadError> {
         self.read("environ", |text| {
             Some(files::environ_value(text, name).map(<[u8]>::to_vec))
@@ -277,6 +321,23 @@ impl ProcessDir {
             }
         }
         Ok(children)
+    }
+
+    /// Does this kernel have [`ProcessDir::children`]? To be asked of a process that is there: the calling one.
+    ///
+    /// # Errors
+    /// As [`ProcessDir::stat`].
+    pub fn has_children_file(&self) -> Result<bool, ReadError> {
+        for thread in self.threads()? {
+            match self.read(&format!("task/{thread}/children"), |text| {
+                Some(parse_children(text))
+            }) {
+                Ok(_) => return Ok(true),
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
     }
 
     /// The numbers of its threads (`task/`).
@@ -359,7 +420,7 @@ mod tests {
         let proc = Proc::system().expect("/proc");
         assert_eq!(proc.view().expect("our status"), ProcView::Own);
         assert!(proc.pids().expect("a listing").contains(&Pid::own()));
-        let own = proc.process(Pid::own()).expect("our own directory");
+        let own = proc.own().expect("our own directory");
         let stat = own.stat().expect("our own stat");
         let status = own.status().expect("our own status");
         assert_eq!(stat.id.pid, Pid::own());
@@ -367,7 +428,11 @@ mod tests {
         assert_eq!(status.parent, stat.parent);
         assert!(own.threads().expect("our threads").contains(&Pid::own()));
         assert!(!own.cmdline().expect("our arguments").is_empty());
-        assert_eq!(proc.boot_id().expect("a boot id").len(), 36);
+        assert_eq!(
+            proc.boot_id().expect("a boot id"),
+            BootId::current().expect("a boot id")
+        );
+        proc.hides_processes().expect("the mount's options");
         assert!(proc.own_pid_namespace().expect("a namespace") > 0);
     }
 

@@ -1,0 +1,31 @@
+//! The group tier: how a session is kept where no writable delegated cgroup can be had.
+//!
+//! It must not pretend to more than it can prove; docs/LIMITS.md says what is left. The engine ([`engine`], [`gc`]) is one
+//! state machine each over a small [`kernel::Kernel`], with the states of tla/Group.tla.
+
+mod channel;
+pub mod destroy;
+pub mod engine;
+pub mod exec;
+pub mod gc;
+pub mod guards;
+pub mod identity;
+pub mod judge;
+pub mod kernel;
+pub mod launch;
+pub mod members;
+pub mod monitor;
+pub mod procfs;
+pub mod scan;
+mod thaw;
+#[cfg(feature = "trace")]
+pub mod trace;
+mod tree;
+
+pub use destroy::{DestroyOptions, DestroyReport, Outcome, StrayPolicy, destroy};
+pub use exec::{NO_GROUP_NOTICE, prepare_exec};
+pub use identity::{GroupIdentity, MARK_VARIABLE};
+pub use judge::{GcVerdict, gc_judges_over};
+pub use launch::{LaunchError, LaunchOptions, Launched, RunEvent, Running, launch};
+pub use members::{Member, Tie, members, signal_members};
+pub use monitor::{Exit, Leftovers};

@@ -1,0 +1,226 @@
+//! The monitor of `run` and `start`: parent of the program, child subreaper of all that it starts. What is beneath it is
+//! the session; the end is ECHILD.
+//!
+//! `run` itself cannot be this: it may have inherited children that are not the session's (`sleep 30 & exec cgleaf run …`).
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use cgleaf_shared::process::{Pid, Proc, ProcView};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+
+use super::channel::{Channel, Order, Received, Report};
+use super::tree;
+
+/// What becomes of what is left when the leader has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leftovers {
+    /// It is ended.
+    Kill,
+    /// It goes on, and the monitor stays.
+    Keep,
+    /// It is waited for.
+    Wait,
+}
+
+/// How the leader ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// How long SIGKILL is repeated without a pause of more than [`LONGEST_PAUSE`] before the monitor says that it gave up.
+/// It stays, goes on reaping, and begins anew when it is asked again.
+const KILL_TIME: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// What is done at the end, in the monitor's process: the record says how the leader ended, and that all of it has.
+pub type OnEnd<'a> = dyn FnMut(Option<Exit>) + 'a;
+
+pub(super) struct Monitor<'a> {
+    pub(super) program: Pid,
+    pub(super) channel: Option<Channel>,
+    pub(super) signals: SignalFd,
+    pub(super) leftovers: Leftovers,
+    pub(super) die_with_frontend: bool,
+    pub(super) exit: Option<Exit>,
+    pub(super) on_end: &'a mut OnEnd<'a>,
+}
+
+/// The signals that the monitor takes; all others are blocked in it, and it has no terminal.
+pub(super) fn monitor_signals() -> SigSet {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGCHLD);
+    signals.add(Signal::SIGTERM);
+    signals
+}
+
+pub(super) fn signal_fd() -> io::Result<SignalFd> {
+    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+    Ok(SignalFd::with_flags(&monitor_signals(), flags)?)
+}
+
+/// What woke the monitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wake {
+    /// Nothing that changes its course.
+    Nothing,
+    /// End everything.
+    Kill,
+}
+
+impl Monitor<'_> {
+    /// Serves until nothing of the session is left.
+    pub(super) fn run(mut self) {
+        loop {
+            if self.reap() {
+                return self.end();
+            }
+            let kill = self.take_signals() | self.take_orders() | self.leftovers_are_to_go();
+            if kill {
+                self.kill_everything();
+                if self.reap() {
+                    return self.end();
+                }
+                self.report(Report::GaveUp);
+                // What is left cannot be killed just now: a later order tries again, and everybody who ends is reaped.
+                self.leftovers = Leftovers::Wait;
+            }
+            self.wait(None);
+        }
+    }
+
+    fn end(self) {
+        (self.on_end)(self.exit);
+        self.report(Report::AllEnded);
+    }
+
+    fn leftovers_are_to_go(&self) -> bool {
+        self.exit.is_some() && self.leftovers == Leftovers::Kill
+    }
+
+    /// Reaps all there is; `true` at ECHILD: no child, and so nothing beneath.
+    fn reap(&mut self) -> bool {
+        let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED | WaitPidFlag::WCONTINUED;
+        loop {
+            match waitpid(None, Some(flags)) {
+                Ok(WaitStatus::StillAlive) => return false,
+                Ok(status) => self.note(status),
+                Err(Errno::ECHILD) => return true,
+                // No other answer is possible with these flags (wait(2)); EINTR is none of WNOHANG.
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn note(&mut self, status: WaitStatus) {
+        if status.pid().map(nix::unistd::Pid::as_raw) != Some(self.program.get()) {
+            return;
+        }
+        match status {
+            WaitStatus::Exited(_, code) => {
+                self.exit = Some(Exit::Code(code));
+                self.report(Report::Exited(code));
+            }
+            WaitStatus::Signaled(_, signal, _) => {
+                self.exit = Some(Exit::Signal(signal as i32));
+                self.report(Report::Signalled(signal as i32));
+            }
+            WaitStatus::Stopped(_, signal) => self.report(Report::Stopped(signal as i32)),
+            WaitStatus::Continued(_) => self.report(Report::Continued),
+            _ => {}
+        }
+    }
+
+    /// `true` for a SIGTERM: a destroy asks.
+    fn take_signals(&mut self) -> bool {
+        let mut asked = false;
+        while let Ok(Some(signal)) = self.signals.read_signal() {
+            asked |= i32::try_from(signal.ssi_signo) == Ok(libc::SIGTERM);
+        }
+        asked
+    }
+
+    /// `true` if everything is to end.
+    fn take_orders(&mut self) -> bool {
+        let mut wake = Wake::Nothing;
+        while let Some(channel) = &self.channel {
+            match channel.next_order() {
+                Ok(Received::Message(Order::Signal(signal))) => self.forward(signal),
+                Ok(Received::Message(Order::Kill)) => wake = Wake::Kill,
+                Ok(Received::Message(Order::Go)) => {}
+                Ok(Received::Nothing) => break,
+                Ok(Received::Closed) | Err(_) => {
+                    self.channel = None;
+                    if self.die_with_frontend {
+                        wake = Wake::Kill;
+                    }
+                }
+            }
+        }
+        wake == Wake::Kill
+    }
+
+    /// To the leader, whose number is its own until it is reaped here.
+    fn forward(&self, signal: i32) {
+        if self.exit.is_none()
+            && let Ok(signal) = Signal::try_from(signal)
+        {
+            let _ = kill(nix::unistd::Pid::from_raw(self.program.get()), signal);
+        }
+    }
+
+    fn report(&self, report: Report) {
+        if let Some(channel) = &self.channel {
+            channel.report(report);
+        }
+    }
+
+    /// SIGKILL to all beneath, again and again until ECHILD: what was forked meanwhile comes home as an orphan.
+    fn kill_everything(&mut self) {
+        let Some(proc) = own_proc() else {
+            return self.forward(libc::SIGKILL);
+        };
+        let deadline = Instant::now() + KILL_TIME;
+        let mut pause = Duration::from_micros(50);
+        while !self.reap() && Instant::now() < deadline {
+            let reached = tree::signal_all(&proc, Pid::own(), libc::SIGKILL)
+                .map_or(0, |(reached, _)| reached);
+            if reached == 0 {
+                self.wait(Some(pause));
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                self.take_signals();
+            } else {
+                pause = Duration::from_micros(50);
+            }
+        }
+    }
+
+    /// Until a child ends or stops, somebody asks, or the time is over.
+    fn wait(&self, limit: Option<Duration>) {
+        let mut polled = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        // While killing there is nothing to be ordered: a channel that hangs up would only spin.
+        if let (Some(channel), None) = (&self.channel, limit) {
+            polled.push(PollFd::new(channel.as_fd(), PollFlags::POLLIN));
+        }
+        let timeout = limit.map_or(PollTimeout::NONE, |limit| {
+            PollTimeout::try_from(limit.max(Duration::from_millis(1))).unwrap_or(PollTimeout::MAX)
+        });
+        let _ = poll(&mut polled, timeout);
+    }
+}
+
+/// A /proc whose numbers are ours: without it nobody but the leader can be found.
+fn own_proc() -> Option<Proc> {
+    Proc::system()
+        .ok()
+        .filter(|proc| matches!(proc.view(), Ok(ProcView::Own)))
+}
