@@ -4,6 +4,7 @@ pub mod frontend;
 pub mod fuse;
 pub mod fuzzing;
 pub mod generated;
+pub mod group;
 pub mod helper;
 pub mod lab;
 pub mod packaging;
