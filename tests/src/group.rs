@@ -109,7 +109,7 @@ impl GroupCase {
             .stdin(Stdio::null())
             .spawn()
             .expect("start group-host exec");
-        self.identity();
+        wait_until("a recorded identity", || self.file().exists());
         child
     }
 

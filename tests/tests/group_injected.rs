@@ -27,11 +27,13 @@ enum Done {
     Probe(bool),
 }
 
+type BeforeRead<'a> = Box<dyn FnMut(&[Done], Pid) + 'a>;
+
 /// The real kernel, with something done before a reading and something changed in it.
 struct Injected<'a> {
     inner: ProcfsKernel<'a>,
     done: Vec<Done>,
-    before_read: Box<dyn FnMut(&[Done], Pid) + 'a>,
+    before_read: BeforeRead<'a>,
     change: Box<dyn FnMut(Reading) -> Reading + 'a>,
     at_settle: Box<dyn FnMut() + 'a>,
 }
