@@ -164,6 +164,13 @@ impl Error {
         self
     }
 
+    /// Puts something that may help behind the message.
+    #[must_use]
+    pub fn followed_by(mut self, what: impl fmt::Display) -> Self {
+        self.message = format!("{}; {what}", self.message);
+        self
+    }
+
     /// Which kind.
     pub fn code(&self) -> Code {
         self.code

@@ -70,6 +70,9 @@ _cgleaf() {
             cgleaf,thaw)
                 cmd="cgleaf__subcmd__thaw"
                 ;;
+            cgleaf,top)
+                cmd="cgleaf__subcmd__top"
+                ;;
             cgleaf,wait)
                 cmd="cgleaf__subcmd__wait"
                 ;;
@@ -124,6 +127,9 @@ _cgleaf() {
             cgleaf__subcmd__help,thaw)
                 cmd="cgleaf__subcmd__help__subcmd__thaw"
                 ;;
+            cgleaf__subcmd__help,top)
+                cmd="cgleaf__subcmd__help__subcmd__top"
+                ;;
             cgleaf__subcmd__help,wait)
                 cmd="cgleaf__subcmd__help__subcmd__wait"
                 ;;
@@ -167,7 +173,7 @@ _cgleaf() {
 
     case "${cmd}" in
         cgleaf)
-            opts="-q -v -h -V --json --quiet --verbose --socket --scope-dir --help --version run exec start list ls show ps wait logs freeze thaw signal destroy gc adopt doctor helper completions help"
+            opts="-q -v -h -V --json --quiet --verbose --socket --scope-dir --help --version run exec start list ls top show ps wait logs freeze thaw signal destroy gc adopt doctor helper completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -383,7 +389,7 @@ _cgleaf() {
             return 0
             ;;
         cgleaf__subcmd__help)
-            opts="run exec start list show ps wait logs freeze thaw signal destroy gc adopt doctor helper completions help"
+            opts="run exec start list top show ps wait logs freeze thaw signal destroy gc adopt doctor helper completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -663,6 +669,20 @@ _cgleaf() {
             return 0
             ;;
         cgleaf__subcmd__help__subcmd__thaw)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cgleaf__subcmd__help__subcmd__top)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1080,6 +1100,44 @@ _cgleaf() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        cgleaf__subcmd__top)
+            opts="-i -n -q -v -h --interval --count --json --quiet --verbose --socket --scope-dir --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scope-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         cgleaf__subcmd__wait)
             opts="-q -v -h --timeout --json --quiet --verbose --socket --scope-dir --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1133,13 +1191,13 @@ _cgleaf_here() {
             fi
             return
         fi
-        if [[ -z $command && $word != -* && " --for --grace --leftovers --log --name --parent --scope-dir --session --socket --status-fd --strays --tier --timeout " != *" $before "* ]]; then
+        if [[ -z $command && $word != -* && " --count --for --grace --interval --leftovers --log --name --parent --scope-dir --session --socket --status-fd --strays --tier --timeout " != *" $before "* ]]; then
             command=$word
         fi
         before=$word
     done
     if [[ " --parent " == *" $3 "* ]] ||
-        [[ $2 != -* && " show ps wait logs freeze thaw signal destroy " == *" ${command:-none} "* && " --for --grace --leftovers --log --name --parent --scope-dir --session --socket --status-fd --strays --tier --timeout " != *" $3 "* ]]; then
+        [[ $2 != -* && " show ps wait logs freeze thaw signal destroy " == *" ${command:-none} "* && " --count --for --grace --interval --leftovers --log --name --parent --scope-dir --session --socket --status-fd --strays --tier --timeout " != *" $3 "* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(_cgleaf_sessions "$1")" -- "$2")
         return
     fi

@@ -61,6 +61,8 @@ pub enum Command {
     /// List the sessions
     #[command(visible_alias = "ls")]
     List(List),
+    /// Show what the sessions use, live on a terminal
+    Top(Top),
     /// Show one session
     Show(One),
     /// List a session's processes
@@ -107,6 +109,7 @@ impl Command {
             Self::Exec(_) => "exec",
             Self::Start(_) => "start",
             Self::List(_) => "list",
+            Self::Top(_) => "top",
             Self::Show(_) => "show",
             Self::Ps(_) => "ps",
             Self::Wait(_) => "wait",
@@ -219,6 +222,17 @@ pub struct List {
     /// Also show sessions that are over
     #[arg(short, long)]
     pub all: bool,
+}
+
+/// `top`.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// How long to look before showing what was used meanwhile
+    #[arg(short, long, value_parser = duration, value_name = "TIME", default_value = "1s")]
+    pub interval: Duration,
+    /// Show so many tables, one below the other, and end; 1 where stdout is no terminal
+    #[arg(short = 'n', long, value_name = "N")]
+    pub count: Option<u32>,
 }
 
 /// Commands that take one session.

@@ -7,11 +7,14 @@
 )]
 
 mod args;
+mod colour;
 mod commands;
 pub mod completions;
 mod context;
 mod output;
 mod progress;
+mod screen;
+mod suggest;
 mod table;
 
 use std::ffi::OsString;
@@ -55,8 +58,10 @@ fn run(cli: Cli) -> u8 {
         cli.global.quiet,
         cli.global.verbose,
     );
-    let answer =
-        Context::new(&cli.global, output).and_then(|context| commands::run(&context, cli.command));
+    let answer = Context::new(&cli.global, output).and_then(|context| {
+        commands::run(&context, cli.command)
+            .map_err(|error| suggest::with_suggestion(&context, error))
+    });
     match answer {
         Ok(status) => status,
         Err(error) => {

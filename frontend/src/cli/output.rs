@@ -152,11 +152,12 @@ fn rfc3339(moment: jiff::Timestamp) -> String {
 }
 
 fn static_name(name: &str) -> &'static str {
-    const NAMES: [&str; 17] = [
+    const NAMES: [&str; 18] = [
         "run",
         "exec",
         "start",
         "list",
+        "top",
         "show",
         "ps",
         "wait",
@@ -177,6 +178,13 @@ fn static_name(name: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_command_has_its_name_in_json() {
+        for sub in crate::cli::command().get_subcommands() {
+            assert_eq!(static_name(sub.get_name()), sub.get_name());
+        }
+    }
 
     #[test]
     fn a_moment_of_this_boot_has_a_date() {

@@ -4,12 +4,15 @@ use std::io::{self, IsTerminal, Write};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use super::colour::{self, Paint};
 use super::output::one_line;
 
 /// A table about to be written.
 #[derive(Debug)]
 pub(super) struct Table {
     rows: Vec<Vec<String>>,
+    /// The column that has sessions' states.
+    states: Option<usize>,
 }
 
 impl Table {
@@ -17,7 +20,13 @@ impl Table {
     pub(super) fn new(head: &[&str]) -> Self {
         Self {
             rows: vec![head.iter().map(|name| (*name).to_owned()).collect()],
+            states: None,
         }
+    }
+
+    /// Says which column has sessions' states, to be coloured where colours are wanted. Not the last one, which may be cut.
+    pub(super) fn paint_states(&mut self, column: usize) {
+        self.states = Some(column);
     }
 
     /// Adds a row. No byte of it is one that a terminal would obey, and none begins a new line.
@@ -31,10 +40,15 @@ impl Table {
     /// # Errors
     /// If `out` cannot be written.
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        self.write_within(out, terminal_width())
+        self.write_within(out, terminal_width(), colour::on_stdout())
     }
 
-    fn write_within(&self, out: &mut dyn Write, width: Option<usize>) -> io::Result<()> {
+    fn write_within(
+        &self,
+        out: &mut dyn Write,
+        width: Option<usize>,
+        colours: bool,
+    ) -> io::Result<()> {
         let columns = self.rows.first().map_or(0, Vec::len);
         let widths: Vec<usize> = (0..columns)
             .map(|column| {
@@ -45,9 +59,15 @@ impl Table {
                     .unwrap_or(0)
             })
             .collect();
-        for row in &self.rows {
+        for (index, row) in self.rows.iter().enumerate() {
             let mut line = String::new();
+            let mut painted = None;
             for (column, cell) in row.iter().enumerate() {
+                if self.states == Some(column)
+                    && let Some(paint) = Paint::of_state(cell)
+                {
+                    painted = Some((line.len()..line.len() + cell.len(), paint));
+                }
                 line.push_str(cell);
                 if column + 1 < columns {
                     let pad = widths[column] - cell.width() + 2;
@@ -55,10 +75,22 @@ impl Table {
                 }
             }
             let line = line.trim_end();
-            match width {
-                Some(width) => writeln!(out, "{}", cut(line, width))?,
-                None => writeln!(out, "{line}")?,
+            let mut line = width.map_or_else(|| line.to_owned(), |width| cut(line, width));
+            match painted {
+                _ if !colours => {}
+                _ if index == 0 => line = Paint::HEAD.on(&line),
+                // A terminal so narrow that the state is cut has no room for colours either.
+                Some((range, paint))
+                    if line
+                        .get(range.clone())
+                        .is_some_and(|cell| !cell.contains('…')) =>
+                {
+                    let cell = paint.on(&line[range.clone()]);
+                    line.replace_range(range, &cell);
+                }
+                _ => {}
             }
+            writeln!(out, "{line}")?;
         }
         Ok(())
     }
@@ -100,7 +132,7 @@ mod tests {
         table.row(&["a", "sleep 60"]);
         table.row(&["日本", "x\n\u{1b}[31m"]);
         let mut out = Vec::new();
-        table.write_within(&mut out, width).unwrap();
+        table.write_within(&mut out, width, false).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -121,5 +153,26 @@ mod tests {
                 "{width}: {text}"
             );
         }
+    }
+
+    #[test]
+    fn a_state_is_coloured_and_nothing_else_of_its_row() {
+        let mut table = Table::new(&["NAME", "STATE", "PROGRAM"]);
+        table.paint_states(1);
+        table.row(&["a", "running", "x"]);
+        table.row(&["b", "-", "running"]);
+        let written = |width| {
+            let mut out = Vec::new();
+            table.write_within(&mut out, width, true).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(
+            written(None),
+            "\u{1b}[1mNAME  STATE    PROGRAM\u{1b}[0m\na     \u{1b}[32mrunning\u{1b}[0m  x\nb     -        running\n"
+        );
+        assert_eq!(
+            written(Some(9)),
+            "\u{1b}[1mNAME  ST…\u{1b}[0m\na     ru…\nb     - …\n"
+        );
     }
 }

@@ -164,7 +164,7 @@ pub(super) fn cgroup_of(pid: Pid) -> Option<CgroupPath> {
     path_of(&format!("/proc/{pid}")).ok()
 }
 
-fn from_tree(leaf: &CgroupDir) -> Result<Listing> {
+pub(super) fn from_tree(leaf: &CgroupDir) -> Result<Listing> {
     let mut listing = Listing::default();
     let subtree = match leaf.subtree(MOST_CGROUPS) {
         Err(error) if error.is_gone() => return Ok(listing),

@@ -21,6 +21,7 @@ mod session;
 mod signal;
 mod state;
 mod strays;
+mod usage;
 mod wait;
 
 pub use adopt::Adopted;
@@ -38,4 +39,5 @@ pub use session::{Listed, Session};
 pub use signal::{Signalled, signal};
 pub use state::{Leader, LeafSeen, Look, State};
 pub use strays::Stray;
+pub use usage::{Memory, Usage};
 pub use wait::{WaitOutcome, wait};

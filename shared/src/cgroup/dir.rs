@@ -39,6 +39,10 @@ pub enum ControlFile {
     MaxDescendants,
     /// `cgroup.max.depth`.
     MaxDepth,
+    /// `cpu.stat`, which every cgroup has, with the controller or without.
+    CpuStat,
+    /// `memory.current`, of the memory controller.
+    MemoryCurrent,
 }
 
 impl ControlFile {
@@ -54,6 +58,8 @@ impl ControlFile {
             Self::SubtreeControl => "cgroup.subtree_control",
             Self::MaxDescendants => "cgroup.max.descendants",
             Self::MaxDepth => "cgroup.max.depth",
+            Self::CpuStat => "cpu.stat",
+            Self::MemoryCurrent => "memory.current",
         }
     }
 }

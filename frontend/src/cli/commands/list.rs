@@ -49,6 +49,7 @@ pub(super) fn run(context: &Context, arguments: &List) -> Result<u8> {
 
 fn table(views: &[View]) -> Table {
     let mut table = Table::new(&["SESSION", "NAME", "STATE", "MEMBERS", "AGE", "PROGRAM"]);
+    table.paint_states(2);
     for view in views {
         let members = view
             .members

@@ -16,6 +16,7 @@ mod run;
 mod show;
 mod signal;
 mod start;
+mod top;
 mod view;
 mod wait;
 
@@ -30,6 +31,7 @@ pub(super) fn run(context: &Context, command: Command) -> Result<u8> {
         Command::Start(arguments) => start::run(context, &arguments),
         Command::Exec(arguments) => exec::run(context, &arguments),
         Command::List(arguments) => list::run(context, &arguments),
+        Command::Top(arguments) => top::run(context, &arguments),
         Command::Show(arguments) => show::run(context, &arguments),
         Command::Ps(arguments) => ps::run(context, &arguments),
         Command::Logs(arguments) => logs::run(context, &arguments),

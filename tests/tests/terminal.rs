@@ -1,0 +1,244 @@
+//! What people see: on a real terminal, and where there is none.
+
+use std::process::{Command, Output};
+
+use cgleaf_tests::frontend::Sandbox;
+use cgleaf_tests::require;
+use cgleaf_tests::scratch::wait_until;
+
+/// A terminal of its own. It ends with the value.
+struct Terminal {
+    socket: String,
+}
+
+impl Terminal {
+    /// Runs a command line in a shell of the sandbox, 100 columns wide.
+    fn run(sandbox: &Sandbox, line: &str) -> Self {
+        let socket = sandbox.runtime().join("tmux").display().to_string();
+        let terminal = Self { socket };
+        let mut command = sandbox.command("tmux");
+        command.args([
+            "-f",
+            "/dev/null",
+            "-S",
+            &terminal.socket,
+            "new-session",
+            "-d",
+            "-x",
+            "100",
+            "-y",
+            "24",
+        ]);
+        command.args(["sh", "-c", line]);
+        let started = command.output().expect("run tmux");
+        assert!(
+            started.status.success(),
+            "{}",
+            String::from_utf8_lossy(&started.stderr)
+        );
+        terminal
+    }
+
+    fn tmux(&self, words: &[&str]) -> Output {
+        Command::new("tmux")
+            .args(["-S", &self.socket])
+            .args(words)
+            .output()
+            .expect("run tmux")
+    }
+
+    /// What it shows; with its colours, as escape sequences.
+    fn shows(&self) -> String {
+        let screen = self.tmux(&["capture-pane", "-p", "-e"]);
+        String::from_utf8_lossy(&screen.stdout).into_owned()
+    }
+
+    fn wait_for(&self, text: &str) -> String {
+        wait_until(&format!("the terminal shows {text:?}"), || {
+            self.shows().contains(text)
+        });
+        self.shows()
+    }
+
+    fn type_key(&self, key: &str) {
+        self.tmux(&["send-keys", key]);
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+const GREEN: &str = "\u{1b}[32mrunning";
+
+#[test]
+fn top_shows_what_runs_until_it_is_left_and_gives_the_screen_back() {
+    require!(Cgroup2, Terminal);
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    sandbox
+        .run([
+            "start",
+            "--name",
+            "busy",
+            "--",
+            "sh",
+            "-c",
+            "while :; do :; done",
+        ])
+        .expect(0);
+    sandbox
+        .run(["start", "--name", "idle", "--", "sleep", "600"])
+        .expect(0);
+    let program = sandbox.program().display().to_string();
+    let terminal = Terminal::run(
+        &sandbox,
+        &format!("echo before; {program} top --interval 100ms; echo left; exec cat"),
+    );
+    let screen = terminal.wait_for("idle");
+    assert!(screen.contains("2 sessions, 2 processes"), "{screen}");
+    assert!(screen.contains(GREEN), "{screen}");
+    assert!(!screen.contains("before"), "{screen}");
+    let busy = |screen: &str| screen.find("busy") < screen.find("idle");
+    wait_until("who uses most comes first", || busy(&terminal.shows()));
+
+    sandbox.run(["freeze", "busy"]).expect(0);
+    terminal.wait_for("frozen");
+    terminal.type_key("q");
+    let screen = terminal.wait_for("left");
+    assert!(
+        screen.contains("before") && !screen.contains("busy"),
+        "{screen}"
+    );
+}
+
+#[test]
+fn ctrl_c_leaves_top_as_a_person_expects() {
+    require!(Cgroup2, Terminal);
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let program = sandbox.program().display().to_string();
+    let terminal = Terminal::run(
+        &sandbox,
+        &format!("{program} top; echo left $?; stty -a; exec cat"),
+    );
+    terminal.wait_for("0 sessions");
+    terminal.type_key("C-c");
+    let screen = terminal.wait_for("left 0");
+    for setting in [" icanon", " echo ", "isig"] {
+        assert!(
+            screen.contains(setting),
+            "{setting:?} is not set again: {screen}"
+        );
+    }
+}
+
+#[test]
+fn colours_are_for_terminals_and_not_for_those_who_want_none() {
+    require!(Cgroup2, Terminal);
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    sandbox.run(["start", "--", "sleep", "600"]).expect(0);
+    let program = sandbox.program().display().to_string();
+    for (line, coloured) in [
+        (format!("{program} list; exec cat"), true),
+        (format!("NO_COLOR=1 {program} list; exec cat"), false),
+        (format!("TERM=dumb {program} list; exec cat"), false),
+        (format!("{program} list | cat; exec cat"), false),
+    ] {
+        let terminal = Terminal::run(&sandbox, &line);
+        let screen = terminal.wait_for("sleep 600");
+        assert_eq!(screen.contains(GREEN), coloured, "{line}: {screen}");
+    }
+}
+
+#[test]
+fn a_table_ends_where_the_terminal_does() {
+    require!(Cgroup2, Terminal);
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let long = format!("sleep 600; : {}", "x".repeat(300));
+    sandbox.run(["start", "--", "sh", "-c", &long]).expect(0);
+    let program = sandbox.program().display().to_string();
+    let terminal = Terminal::run(&sandbox, &format!("{program} list; echo done; exec cat"));
+    let screen = terminal.wait_for("done");
+    let lines: Vec<&str> = screen
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    assert_eq!(
+        lines.len(),
+        3,
+        "a head, one line, and the shell's: {screen}"
+    );
+    assert!(lines[1].ends_with('…'), "{screen}");
+}
+
+#[test]
+fn a_slip_in_a_name_is_answered_with_the_name() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    sandbox
+        .run(["start", "--name", "deploy", "--", "sleep", "600"])
+        .expect(0);
+    let answer = sandbox.run(["show", "deplyo"]);
+    assert_eq!(answer.code(), 3);
+    assert!(
+        answer.stderr.contains("did you mean deploy?"),
+        "{}",
+        answer.stderr
+    );
+    let answer = sandbox.run(["--json", "destroy", "deplyo", "--if-exists"]);
+    assert_eq!(
+        answer.code(),
+        0,
+        "a suggestion is no session: {}",
+        answer.stdout
+    );
+    sandbox.run(["show", "deploy"]).expect(0);
+    let answer = sandbox.run(["sohw", "deploy"]);
+    assert_eq!(answer.code(), 2);
+    assert!(answer.stderr.contains("'show'"), "{}", answer.stderr);
+}
+
+#[test]
+fn what_sessions_use_is_told_in_numbers() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    sandbox
+        .run([
+            "start",
+            "--name",
+            "busy",
+            "--",
+            "sh",
+            "-c",
+            "while :; do :; done",
+        ])
+        .expect(0);
+    let usage = || {
+        let answer = sandbox.run(["--json", "top", "--interval", "50ms"]);
+        let session = answer.json()["result"]["sessions"][0].clone();
+        assert_eq!(session["name"], "busy", "{session}");
+        assert_eq!(session["members"], 1);
+        session
+    };
+    let first = usage();
+    assert!(
+        first["memory"]
+            .as_u64()
+            .is_some_and(|bytes| bytes > 100_000),
+        "{first}"
+    );
+    let spent = |usage: &serde_json::Value| usage["cpu_usec"].as_u64().expect("a number");
+    // A processor's time goes one way, however little of it a loaded machine gives.
+    wait_until("it uses its processor", || spent(&usage()) > spent(&first));
+}
