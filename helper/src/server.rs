@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use cgleaf_shared::wire::{self, Refusal, RefusalCode, Reply};
+use cgleaf_shared::wire::{self, MAX_REQUEST, Refusal, RefusalCode, Reply};
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::signal::{SigSet, Signal};
@@ -414,5 +414,12 @@ impl Server {
 fn turn_away(socket: &OwnedFd, refusal: Refusal) {
     if let Ok(bytes) = wire::encode_reply(&Reply::Refused(refusal)) {
         let _ = wire::send(socket.as_fd(), &bytes, None, false);
+    }
+    // What the client has sent already, Hello and a request, would reset the connection if it were left unread: then the
+    // client would get that instead of the reason.
+    for _ in 0..2 {
+        if !matches!(wire::receive(socket.as_fd(), MAX_REQUEST), Ok(Some(_))) {
+            break;
+        }
     }
 }

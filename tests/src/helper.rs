@@ -409,6 +409,10 @@ impl Client {
         };
         let packet = client.receive()?;
         let welcome = wire::decode_welcome(&packet.bytes).map_err(io::Error::other)?;
+        // Who is turned away gets a refusal instead, whose bytes may decode as well.
+        if welcome.magic != wire::MAGIC {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
         client.welcome = Some(welcome);
         Ok(client)
     }

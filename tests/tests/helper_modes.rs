@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use cgleaf_shared::process::Pid;
 use cgleaf_shared::wire::{RefusalCode, Reply, Request, Target};
@@ -25,7 +26,12 @@ impl Ground {
             skip("the helper's tests need root");
             return None;
         }
-        let directory = std::env::temp_dir().join(format!("cgleaf-m{}-{name}", std::process::id()));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let directory = std::env::temp_dir().join(format!(
+            "cgleaf-m{}-{}-{name}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        ));
         fs::create_dir(&directory).unwrap();
         Some(Self {
             unit: None,
@@ -350,4 +356,48 @@ fn a_user_is_not_served_by_anothers_helper_and_root_may_end_his_sessions() {
     wait_until("the end of the program", || {
         program.child.try_wait().unwrap().is_some()
     });
+}
+
+/// One container's crowd, and its silent ones, take its own share and nobody else's.
+#[test]
+fn domains_of_the_node_service_share_it_fairly() {
+    let Some(mut ground) = Ground::new("fair") else {
+        return;
+    };
+    ground.start(
+        "cgleaf-helper-node.service",
+        0,
+        &["--mode", "node-service", "--max-sessions", "3"],
+    );
+    let mut crowd = ground.client(
+        "docker-1111.scope",
+        0,
+        &[],
+        &["crowd=40", "silent=40", "list"],
+    );
+    // The client's own connection is one of the 32.
+    assert_eq!(crowd.line(), "in 31");
+    let mut neighbour = ground.client("docker-2222.scope", 0, &[], &["enrol=s", "list", "crowd=3"]);
+    assert!(neighbour.line().starts_with("enrolled"));
+    assert_eq!(neighbour.line(), "sessions s");
+    assert_eq!(neighbour.line(), "in 3");
+    assert_eq!(
+        crowd.line(),
+        "in 40",
+        "they are in the socket's queue, or turned away later"
+    );
+    assert_eq!(crowd.line(), "sessions");
+    // Sessions are counted for each domain too.
+    let mut greedy = ground.client(
+        "docker-3333.scope",
+        0,
+        &[],
+        &["create=a", "create=b", "create=c", "create=d"],
+    );
+    for _ in 0..3 {
+        assert!(greedy.line().starts_with("enrolled"));
+    }
+    assert!(greedy.line().starts_with("refused QuotaSessions"));
+    let mut modest = ground.client("docker-4444.scope", 0, &[], &["create=a"]);
+    assert!(modest.line().starts_with("enrolled"));
 }

@@ -181,22 +181,20 @@ impl Client {
 
     fn read_welcome(&self, deadline: Deadline) -> Result<Welcome> {
         let packet = self.receive(deadline)?;
-        // A helper that has no room says so instead of greeting.
-        if let Ok(Reply::Refused(refusal)) = wire::decode_reply(&packet.bytes)
-            && refusal.kind() != RefusalCode::Unknown(refusal.code)
-            && wire::decode_welcome(&packet.bytes).is_err()
-        {
-            return Err(refused(&refusal));
+        // The magic goes first: a refusal's bytes can decode as a Welcome too.
+        match wire::decode_welcome(&packet.bytes) {
+            Ok(welcome) if welcome.magic == wire::MAGIC => return Ok(welcome),
+            _ => {}
         }
-        let welcome = wire::decode_welcome(&packet.bytes)
-            .map_err(|why| Error::new(Code::Protocol, format!("{}: {why}", self.path.display())))?;
-        if welcome.magic == wire::MAGIC {
-            Ok(welcome)
-        } else {
-            Err(Error::new(
+        // A helper that has no room says so instead of greeting.
+        match wire::decode_reply(&packet.bytes) {
+            Ok(Reply::Refused(refusal)) if refusal.kind() != RefusalCode::Unknown(refusal.code) => {
+                Err(refused(&refusal))
+            }
+            _ => Err(Error::new(
                 Code::Protocol,
                 format!("{} is no cgleaf helper's socket", self.path.display()),
-            ))
+            )),
         }
     }
 

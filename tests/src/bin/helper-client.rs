@@ -12,6 +12,8 @@
 //!     adopt=ID,PID        into that leaf
 //!     forge=ID,PID        create-and-enrol with credentials in the message that name another process
 //!     inherit=WORD        a child does WORD over this connection, after this process has ended
+//!     crowd=N             N more connections that say Hello, kept; says how many were let in
+//!     silent=N            N more connections that say nothing, kept
 //!     fork                a child that sleeps too
 //!     exit                ends here
 
@@ -50,7 +52,7 @@ fn main() -> ExitCode {
         if word == "exit" {
             return ExitCode::SUCCESS;
         }
-        let line = act(&client, &word);
+        let line = act(&client, Path::new(&socket), &word);
         println!("{line}");
         if line.starts_with("unreachable") {
             return ExitCode::FAILURE;
@@ -78,7 +80,7 @@ fn leave_to_a_child(client: &Client, word: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn act(client: &Client, word: &str) -> String {
+fn act(client: &Client, socket: &Path, word: &str) -> String {
     if word == "list" {
         let ids: Vec<String> = client
             .list()
@@ -111,6 +113,9 @@ fn act(client: &Client, word: &str) -> String {
     if verb == "forge" {
         let (id, pid) = what.split_once(',').expect("ID,PID");
         return forge(client, id, pid.parse().expect("a pid"));
+    }
+    if verb == "crowd" || verb == "silent" {
+        return crowd(socket, verb == "crowd", what.parse().expect("a number"));
     }
     if verb == "create" {
         return told(client.call(&Request::Create { new: session(what) }));
@@ -186,4 +191,22 @@ fn forge(client: &Client, id: &str, pid: i32) -> String {
     .expect("send forged credentials");
     let packet = client.receive().expect("a reply");
     told(wire::decode_reply(&packet.bytes).expect("a reply"))
+}
+
+/// Connections that stay open for as long as this process lives.
+fn crowd(socket: &Path, greet: bool, number: usize) -> String {
+    let mut let_in = 0;
+    for _ in 0..number {
+        let Ok(connected) = Client::connect_silently(socket) else {
+            continue;
+        };
+        if !greet {
+            std::mem::forget(connected);
+            let_in += 1;
+        } else if let Ok(client) = Client::greet(connected) {
+            std::mem::forget(client);
+            let_in += 1;
+        }
+    }
+    format!("in {let_in}")
 }
