@@ -13,13 +13,16 @@ use std::time::Instant;
 
 use crate::scratch::{DEADLINE, Scratch, skip, wait_until};
 
-/// The directory that holds freshly built `cgleaf` and `cgleaf-helper`.
+/// Names a directory whose `cgleaf` and `cgleaf-helper` are tested instead of fresh ones: a release's.
+const PROGRAMS: &str = "CGLEAF_TEST_PROGRAMS";
+
+/// The directory that holds freshly built `cgleaf` and `cgleaf-helper`, or those that `CGLEAF_TEST_PROGRAMS` names.
 ///
 /// # Panics
 /// Where they cannot be built.
 pub fn programs() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| build(None, &[]))
+    BUILT.get_or_init(|| std::env::var_os(PROGRAMS).map_or_else(|| build(None, &[]), PathBuf::from))
 }
 
 /// The same with cargo features of the frontend, such as `steps`, in a target directory of their own.

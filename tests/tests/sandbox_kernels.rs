@@ -36,6 +36,7 @@ try secret open read /etc/passwd
 try socket socket-inet
 try execve execve
 try kill kill 1
+try notify notify /tmp/manager.sock
 try signal-alone --landlock-only kill 1
 try tcp-alone --landlock-only connect
 for force in Panic BigAllocation Return Segfault NoVdsoClock HeapDamage; do try $force $force; done
@@ -200,6 +201,7 @@ const EVERYWHERE: &[(&str, i32)] = &[
     ("socket", KILLED),
     ("execve", KILLED),
     ("kill", KILLED),
+    ("notify", DONE),
     ("BigAllocation", DONE),
     ("Return", DONE),
     ("NoVdsoClock", DONE),
@@ -254,6 +256,9 @@ fn judge(suite: &str, answers: &Answers) {
             .unwrap_or_else(|| panic!("{suite}: no answer for {case}"));
         assert_eq!(answer.0, *status, "{suite}, {case}: {}", answer.1);
     }
+    // Connected before the lock-down, the service manager is told after it, also where the kernel knows rights of landlock
+    // (resolving unix sockets) that would cut it off.
+    assert_eq!(answers["notify"].1, "WATCHDOG=1", "{suite}");
     let report = &answers["enforced"].1;
     assert!(
         report.contains(&format!("landlock ABI {}", expected.abi)),

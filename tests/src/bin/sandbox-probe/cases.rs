@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixDatagram;
 
 use anyhow::{Context, Result};
 use cgleaf_helper::sandbox::Enforced;
@@ -30,6 +31,8 @@ pub(crate) struct Prepared {
     tcp: OwnedFd,
     listener: TcpListener,
     pair: (OwnedFd, OwnedFd),
+    /// A service manager's socket, and the connection to it.
+    manager: Option<(UnixDatagram, UnixDatagram)>,
 }
 
 pub(crate) fn prepare(case: &[String]) -> Result<Prepared> {
@@ -55,7 +58,19 @@ pub(crate) fn prepare(case: &[String]) -> Result<Prepared> {
         .context("socket")?,
         listener: TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("bind 127.0.0.1")?,
         pair: unix()?,
+        manager: (case == "notify")
+            .then(|| manager(&arguments[0]))
+            .transpose()?,
     })
+}
+
+fn manager(path: &str) -> Result<(UnixDatagram, UnixDatagram)> {
+    let listening = UnixDatagram::bind(path).with_context(|| format!("bind {path}"))?;
+    let connected = UnixDatagram::unbound().context("socket")?;
+    connected
+        .connect(path)
+        .with_context(|| format!("connect to {path}"))?;
+    Ok((listening, connected))
 }
 
 /// Tries it. What is said is for the test to judge.
@@ -70,6 +85,7 @@ pub(crate) fn attempt(prepared: &Prepared, enforced: &Enforced) -> io::Result<St
         ("rmdir", [path]) => unlinkat(AT_FDCWD, *path, UnlinkatFlags::RemoveDir)?,
         ("unlink", [path]) => unlinkat(AT_FDCWD, *path, UnlinkatFlags::NoRemoveDir)?,
         ("list", [path]) => return list(path),
+        ("notify", [_]) => return notify(prepared),
         ("leaf", [scope, pid]) => keep_a_leaf(scope, pid)?,
         (case, arguments) => match (forbidden(prepared, case, arguments), forced(case)) {
             (Some(result), _) | (None, Some(result)) => result?,
@@ -99,6 +115,15 @@ fn serve() -> io::Result<String> {
         ["open", how, path] => open(how, path).map(|()| "opened".to_owned()),
         _ => Ok("served".to_owned()),
     }
+}
+
+/// Tells the service manager, as the helper does it, and reads as the manager what arrived.
+fn notify(prepared: &Prepared) -> io::Result<String> {
+    let (manager, connection) = prepared.manager.as_ref().expect("made for this case");
+    nix::unistd::write(connection, b"WATCHDOG=1")?;
+    let mut arrived = [0; 64];
+    let length = nix::unistd::read(manager, &mut arrived)?;
+    Ok(String::from_utf8_lossy(&arrived[..length]).into_owned())
 }
 
 fn open(how: &str, path: &str) -> io::Result<()> {
