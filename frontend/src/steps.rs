@@ -2,14 +2,23 @@
 //!
 //! `CGLEAF_STEPS` names a listening stream socket. A process connects to it at its first step, writes one line for each
 //! step, `NAME PID\n`, and goes on when a byte comes back. A connection that ends lets it go on for good.
+//!
+//! `CGLEAF_WITHOUT` names a guard that is left out, so that a test can show what it is there for.
 
 /// The process is at the step of that name.
 #[cfg(not(feature = "steps"))]
 #[inline(always)]
 pub fn at(_name: &str) {}
 
+/// Whether the guard of that name is left out.
+#[cfg(not(feature = "steps"))]
+#[inline(always)]
+pub const fn is_left_out(_guard: &str) -> bool {
+    false
+}
+
 #[cfg(feature = "steps")]
-pub use on::at;
+pub use on::{at, is_left_out};
 
 #[cfg(feature = "steps")]
 mod on {
@@ -24,6 +33,11 @@ mod on {
         if told.is_ok() {
             let _ = socket.read(&mut [0]);
         }
+    }
+
+    /// Whether the guard of that name is left out.
+    pub fn is_left_out(guard: &str) -> bool {
+        std::env::var_os("CGLEAF_WITHOUT").is_some_and(|name| name == guard)
     }
 
     fn socket() -> Option<&'static UnixStream> {

@@ -12,5 +12,6 @@ pub mod probe;
 pub mod scratch;
 pub mod session;
 pub mod sim;
+pub mod steps;
 pub mod sys;
 pub mod terminal;

@@ -164,6 +164,9 @@ impl Claim {
         let Some(store) = &self.store else {
             return Ok(());
         };
+        if steps::is_left_out("look-for-tomb") {
+            return Ok(());
+        }
         let started = trace::started();
         let found = store.has_tombstone(&self.record.session)?;
         trace::event(

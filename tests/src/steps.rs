@@ -1,0 +1,251 @@
+//! Drives processes of cgleaf that were built with the feature `steps` through every order of their steps.
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::{Child, Command};
+
+use crate::scratch::wait_until;
+
+/// One process, stopped at a step, or not started, or ended.
+#[derive(Debug)]
+pub struct Actor {
+    command: Option<Command>,
+    child: Option<Child>,
+    socket: Option<UnixStream>,
+    text: String,
+    /// Where it stands.
+    at: Option<String>,
+    ended: Option<i32>,
+}
+
+/// The steps that were taken, in their order: which actor, and where it stood then.
+pub type Taken = Vec<(usize, String)>;
+
+/// The processes of one schedule.
+pub struct Stage<'a> {
+    listener: UnixListener,
+    actors: Vec<Actor>,
+    /// Whether an actor cannot go on for now, whatever it is told: it is frozen.
+    is_held: &'a dyn Fn(usize) -> bool,
+    taken: Taken,
+}
+
+impl<'a> Stage<'a> {
+    /// The commands are told of the socket at `path`, which is made anew.
+    ///
+    /// # Panics
+    /// Where it cannot be made.
+    #[must_use]
+    pub fn new(path: &Path, commands: Vec<Command>, is_held: &'a dyn Fn(usize) -> bool) -> Self {
+        let _ = std::fs::remove_file(path);
+        let listener = UnixListener::bind(path).expect("bind the stepping socket");
+        listener.set_nonblocking(true).expect("fcntl");
+        let actors = commands
+            .into_iter()
+            .map(|mut command| {
+                command.env("CGLEAF_STEPS", path);
+                Actor {
+                    command: Some(command),
+                    child: None,
+                    socket: None,
+                    text: String::new(),
+                    at: None,
+                    ended: None,
+                }
+            })
+            .collect();
+        Self {
+            listener,
+            actors,
+            is_held,
+            taken: Vec::new(),
+        }
+    }
+
+    /// The actors that can take a step now.
+    #[must_use]
+    pub fn ready(&self) -> Vec<usize> {
+        (0..self.actors.len())
+            .filter(|at| {
+                let actor = &self.actors[*at];
+                actor.command.is_some() || actor.at.is_some()
+            })
+            .collect()
+    }
+
+    /// Where an actor stands.
+    #[must_use]
+    pub fn at(&self, number: usize) -> Option<&str> {
+        self.actors[number].at.as_deref()
+    }
+
+    /// Has one take its next step.
+    ///
+    /// # Panics
+    /// Where it cannot be started.
+    pub fn go(&mut self, number: usize) {
+        let actor = &mut self.actors[number];
+        let from = actor.at.take().unwrap_or_else(|| "begin".to_owned());
+        self.taken.push((number, from));
+        if let Some(mut command) = actor.command.take() {
+            actor.child = Some(command.spawn().expect("start an actor"));
+        } else if let Some(socket) = &mut actor.socket {
+            let _ = socket.write_all(b"g");
+        }
+    }
+
+    /// Has one take its next step, and waits until it stands at another one, has ended, or is held.
+    ///
+    /// # Panics
+    /// Where it neither does so nor ends.
+    pub fn step(&mut self, number: usize) {
+        self.go(number);
+        wait_until("a step", || {
+            self.look();
+            let actor = &self.actors[number];
+            actor.at.is_some() || actor.ended.is_some() || (self.is_held)(number)
+        });
+    }
+
+    /// Lets what was held go on to where it stops again, if it can.
+    pub fn look(&mut self) {
+        while let Ok((mut socket, _)) = self.listener.accept() {
+            socket.set_nonblocking(true).expect("fcntl");
+            let mut byte = [0];
+            let mut text = String::new();
+            // The first line comes with the connection, and says whose it is.
+            wait_until("a first line", || {
+                while let Ok(1) = socket.read(&mut byte) {
+                    text.push(char::from(byte[0]));
+                }
+                text.ends_with('\n')
+            });
+            let pid = text
+                .trim()
+                .rsplit(' ')
+                .next()
+                .and_then(|word| word.parse::<u32>().ok());
+            let owner = self
+                .actors
+                .iter_mut()
+                .find(|actor| actor.child.as_ref().map(Child::id) == pid);
+            if let Some(actor) = owner {
+                actor.socket = Some(socket);
+                actor.text = text;
+            }
+        }
+        for actor in &mut self.actors {
+            actor.look();
+        }
+    }
+
+    /// The exit status of an actor that has ended.
+    #[must_use]
+    pub fn ended(&self, number: usize) -> Option<i32> {
+        self.actors[number].ended
+    }
+
+    /// The steps that were taken.
+    #[must_use]
+    pub fn taken(&self) -> &Taken {
+        &self.taken
+    }
+}
+
+impl Actor {
+    fn look(&mut self) {
+        if let Some(socket) = &mut self.socket {
+            let mut chunk = [0; 256];
+            while let Ok(count @ 1..) = socket.read(&mut chunk) {
+                self.text += &String::from_utf8_lossy(&chunk[..count]);
+            }
+        }
+        if let Some((line, rest)) = self.text.split_once('\n') {
+            self.at = line.rsplit_once(' ').map(|(name, _)| name.to_owned());
+            self.text = rest.to_owned();
+        }
+        if self.ended.is_none()
+            && let Some(child) = &mut self.child
+            && let Ok(Some(status)) = child.try_wait()
+        {
+            use std::os::unix::process::ExitStatusExt;
+            self.ended = Some(
+                status
+                    .code()
+                    .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+            );
+            self.at = None;
+        }
+    }
+}
+
+impl Drop for Stage<'_> {
+    fn drop(&mut self) {
+        for actor in &mut self.actors {
+            if let Some(child) = &mut actor.child {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+    }
+}
+
+/// Every order of choices, depth first: what to choose at each point, and how many there were to choose from.
+#[derive(Debug, Default)]
+pub struct Orders {
+    chosen: Vec<(usize, usize)>,
+    at: usize,
+    begun: bool,
+}
+
+impl Orders {
+    /// Begins the next order; `false` when there is none left.
+    pub fn next_order(&mut self) -> bool {
+        self.at = 0;
+        if !std::mem::replace(&mut self.begun, true) {
+            return true;
+        }
+        while let Some((choice, of)) = self.chosen.pop() {
+            if choice + 1 < of {
+                self.chosen.push((choice + 1, of));
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Chooses one of so many.
+    ///
+    /// # Panics
+    /// Where there is nothing to choose from.
+    pub fn choose(&mut self, of: usize) -> usize {
+        assert!(of > 0);
+        if self.at == self.chosen.len() {
+            self.chosen.push((0, of));
+        }
+        let entry = &mut self.chosen[self.at];
+        // The kernel may be faster or slower than before: then there are fewer to choose from.
+        entry.1 = of;
+        entry.0 = entry.0.min(of - 1);
+        self.at += 1;
+        entry.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_order_comes_once() {
+        let mut orders = Orders::default();
+        let mut seen = Vec::new();
+        while orders.next_order() {
+            let first = orders.choose(2);
+            let second = if first == 0 { orders.choose(3) } else { 9 };
+            seen.push((first, second));
+        }
+        assert_eq!(seen, [(0, 0), (0, 1), (0, 2), (1, 9)]);
+    }
+}
