@@ -123,12 +123,7 @@ pub(crate) fn look(proc: &Proc, pid: Pid) -> Result<Look, Refusal> {
 
 /// The cgroup of a process, as the helper's cgroup namespace shows it.
 pub(crate) fn cgroup_of(process: &ProcessDir) -> Result<CgroupPath, Refusal> {
-    let line = process.cgroup().or_else(unproven)?;
-    if line.deleted {
-        return unproven("its cgroup was removed: it has ended");
-    }
-    let text = line.path.to_string_lossy();
-    match CgroupPath::parse(&text) {
+    match process.cgroup().or_else(unproven)? {
         Ok(path) => Ok(path),
         Err(why @ PathError::OutsideNamespace(_)) => refuse::because(
             RefusalCode::PlaceNotServed,

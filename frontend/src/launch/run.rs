@@ -289,13 +289,13 @@ impl Run<'_> {
         let killed = self.end_session();
         if killed > 0 {
             let session = &self.claim.record().session;
-            let what = if killed == 1 {
-                "a process"
+            let (what, verb) = if killed == 1 {
+                ("process", "was")
             } else {
-                "processes"
+                ("processes", "were")
             };
             self.site.notice(&format!(
-                "session {session}: {what} that outlived the program ended ({killed}); --leftovers keep lets them go on"
+                "session {session}: {killed} {what} outlived the program and {verb} ended; --leftovers keep lets them go on"
             ));
         }
     }

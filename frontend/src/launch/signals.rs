@@ -150,10 +150,10 @@ pub(super) fn continue_if_stopped(leader: Pid) {
 /// Whether a process is in a leaf or beneath it.
 fn is_in(process: Pid, leaf: Option<&Attestation>) -> bool {
     let Some(leaf) = leaf else { return false };
-    let line = Proc::system()
+    let place = Proc::system()
         .and_then(|proc| proc.process(process))
         .and_then(|directory| directory.cgroup());
-    line.is_ok_and(|line| line.path.starts_with(leaf.leaf_path.as_str()))
+    place.is_ok_and(|place| place.is_ok_and(|path| path.is_within(&leaf.leaf_path)))
 }
 
 /// The program was stopped by this signal: so is this process, and a shell sees its job stopped by it. It comes back when

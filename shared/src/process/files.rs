@@ -2,42 +2,9 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
 
 use super::identity::Pid;
 use super::stat::number;
-
-/// A process's place in the cgroup v2 hierarchy: the `0::` line of `/proc/<pid>/cgroup` (cgroups(7)).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CgroupLine {
-    /// The path, relative to the root of the *reader's* cgroup namespace: it starts with `/../` for a place outside of
-    /// it, and is to be joined to the mount point of cgroup2, never to `/`.
-    pub path: PathBuf,
-    /// The kernel put ` (deleted)` behind it: the cgroup was removed, and this is a zombie. A cgroup may also be *called*
-    /// so; who needs to know opens it.
-    pub deleted: bool,
-}
-
-/// Finds the `0::` line. `None` where there is no cgroup v2 hierarchy.
-///
-/// Cgroup names hold no newline (the kernel refuses them), so that lines can be told apart.
-#[must_use]
-pub fn parse_cgroup(text: &[u8]) -> Option<CgroupLine> {
-    let path = text
-        .split(|&byte| byte == b'\n')
-        .find_map(|line| line.strip_prefix(b"0::"))?;
-    let (path, deleted) = match path.strip_suffix(b" (deleted)") {
-        Some(path) => (path, true),
-        None => (path, false),
-    };
-    if !path.starts_with(b"/") {
-        return None;
-    }
-    Some(CgroupLine {
-        path: PathBuf::from(OsString::from_vec(path.to_vec())),
-        deleted,
-    })
-}
 
 /// Which autogroup a process belongs to (sched(7), `/proc/<pid>/autogroup`).
 ///
@@ -114,24 +81,6 @@ pub(super) fn hides_processes(line: &[u8], id: &[u8]) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cgroup_lines() {
-        let hybrid = b"9:name=systemd:/x\n0::/user.slice/a b\n";
-        let line = parse_cgroup(hybrid).expect("the v2 line");
-        assert_eq!(
-            (line.path, line.deleted),
-            (PathBuf::from("/user.slice/a b"), false)
-        );
-        let line = parse_cgroup(b"0::/../x.scope (deleted)\n").expect("a removed one");
-        assert_eq!(
-            (line.path, line.deleted),
-            (PathBuf::from("/../x.scope"), true)
-        );
-        assert_eq!(parse_cgroup(b"10::/x\n4:memory:/\n"), None);
-        assert_eq!(parse_cgroup(b"0::relative\n"), None);
-        assert_eq!(parse_cgroup(b""), None);
-    }
 
     #[test]
     fn autogroups() {

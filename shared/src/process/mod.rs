@@ -11,7 +11,7 @@ pub mod reader;
 pub mod stat;
 pub mod status;
 
-pub use files::{Autogroup, CgroupLine};
+pub use files::Autogroup;
 pub use identity::{Pid, ProcessId, StartTicks};
 pub use liveness::Liveness;
 pub use pidfd::{Pidfd, PidfdError};

@@ -13,13 +13,12 @@ use nix::fcntl::{OFlag, open, openat, readlinkat};
 use nix::sys::stat::Mode;
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
-use super::files::{
-    Autogroup, CgroupLine, parse_autogroup, parse_cgroup, parse_children, parse_cmdline,
-};
+use super::files::{Autogroup, parse_autogroup, parse_children, parse_cmdline};
 use super::identity::Pid;
 use super::stat::{Stat, State};
 use super::status::Status;
 use super::{files, stat, status};
+use crate::cgroup::{CgroupPath, PathError, parse_proc_cgroup};
 use crate::id::BootId;
 
 /// The largest file of `/proc` that is read: an environment or a command line may be as long as a quarter of the stack
@@ -247,12 +246,12 @@ impl ProcessDir {
         self.read("status", status::parse)
     }
 
-    /// The `0::` line of `/proc/<pid>/cgroup`.
+    /// Its place in the cgroup2 hierarchy: the `0::` line of `/proc/<pid>/cgroup`, or why that is no usable path.
     ///
     /// # Errors
-    /// As [`ProcessDir::stat`]; [`ReadError::Malformed`] where no cgroup v2 hierarchy is.
-    pub fn cgroup(&self) -> Result<CgroupLine, ReadError> {
-        self.read("cgroup", parse_cgroup)
+    /// As [`ProcessDir::stat`].
+    pub fn cgroup(&self) -> Result<Result<CgroupPath, PathError>, ReadError> {
+        self.read("cgroup", |text| Some(parse_proc_cgroup(text)))
     }
 
     /// `/proc/<pid>/autogroup`; [`ReadError::Gone`] also on a kernel without autogroups.
