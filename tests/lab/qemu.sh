@@ -15,7 +15,7 @@ run_qemu() {
     log=$(mktemp)
     trap 'rm -f "$log"' EXIT
     nice timeout --kill-after=10 "$timeout" "${qemu[@]}" -accel tcg -cpu max -m "$memory" -smp "$cpus" -M q35 -nodefaults \
-        -no-user-config -display none -serial stdio -no-reboot "$@" </dev/null 2>&1 | tr -d '\r' | tee "$log" || status=$?
+        -no-user-config -display none -serial stdio -no-reboot "$@" </dev/null 2>&1 | sed -u 's,\r$,,' | tee "$log" || status=$?
     said=$(sed -n 's/^LAB exit \([0-9]*\)$/\1/p' "$log" | tail -n 1)
     rm -f "$log"
     if [ -n "$said" ]; then return "$said"; fi

@@ -1,0 +1,21 @@
+//! `bench-destroy SESSION QUIET-MS`: how long one destroy takes in a process that is there already, as an embedding host calls it; prints
+//! microseconds. For tests/bench/run.
+
+use std::time::{Duration, Instant};
+
+use cgleaf::base::{Base, Surroundings};
+use cgleaf::ops::{DestroyOptions, Reach, destroy};
+
+fn main() -> anyhow::Result<()> {
+    let mut words = std::env::args().skip(1);
+    let (Some(session), Some(quiet)) = (words.next(), words.next()) else {
+        anyhow::bail!("usage: bench-destroy SESSION QUIET-MS");
+    };
+    let base = Base::find(&Surroundings::of_process())?;
+    let reach = Reach::new(&base, None);
+    std::thread::sleep(Duration::from_millis(quiet.parse()?));
+    let start = Instant::now();
+    destroy(&reach, &session, &DestroyOptions::default())?;
+    println!("{:.1}", start.elapsed().as_secs_f64() * 1e6);
+    Ok(())
+}
