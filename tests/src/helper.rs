@@ -1,5 +1,6 @@
 //! A helper of a test's own, in direct mode, and clients that speak to it over the wire.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -237,6 +238,25 @@ impl Unit {
         arguments: &[&str],
         notify: Option<&Path>,
     ) -> Self {
+        let environment: Vec<_> = notify
+            .iter()
+            .map(|path| ("NOTIFY_SOCKET", path.as_os_str()))
+            .collect();
+        Self::with_environment(cgroup, path, owner, arguments, &environment)
+    }
+
+    /// The same, with any environment: what else the service manager tells it.
+    ///
+    /// # Panics
+    /// Where that fails.
+    #[must_use]
+    pub fn with_environment(
+        cgroup: &Path,
+        path: &Path,
+        owner: u32,
+        arguments: &[&str],
+        environment: &[(&str, &OsStr)],
+    ) -> Self {
         let _ = fs::remove_file(path);
         let listening = socket(
             AddressFamily::Unix,
@@ -274,9 +294,7 @@ impl Unit {
             .args(arguments)
             .stdin(Stdio::null())
             .stderr(Stdio::from(log));
-        if let Some(notify) = notify {
-            command.env("NOTIFY_SOCKET", notify);
-        }
+        command.envs(environment.iter().copied());
         Self {
             child: command.spawn().expect("start the helper"),
             socket: path.to_path_buf(),

@@ -175,8 +175,8 @@ fn a_lease_ends_its_session_with_the_connection_and_waits_for_it_after_a_restart
     assert_eq!(back.call(&lease), Reply::Leased);
     drop(holder);
     drop(back);
-    wait_until("the end of a leased session", || {
-        !lair.client().open("one").state.populated
+    wait_until("the end of a leased session and of its leaf", || {
+        lair.client().list().is_empty()
     });
     assert!(!wait_for(&mut program.child).success());
 
@@ -189,7 +189,7 @@ fn a_lease_ends_its_session_with_the_connection_and_waits_for_it_after_a_restart
     lair.start(&[]);
     wait_until(
         "the end of a session whose holder does not come back",
-        || !lair.client().open("two").state.populated,
+        || lair.client().list().is_empty(),
     );
 }
 
@@ -468,6 +468,37 @@ fn a_service_takes_its_socket_from_the_manager_and_tells_it_what_it_does() {
     assert!(said().starts_with("STOPPING=1"));
     assert!(wait_for(&mut helper.child).success());
     assert!(path.exists(), "the manager's socket stays");
+}
+
+/// The watchdog is fed after the lock-down too, also while nobody asks for anything.
+#[test]
+fn a_watchdog_is_fed() {
+    let Some(lair) = Lair::without_helper(0) else {
+        return;
+    };
+    let path = lair.socket();
+    let notify_path = path.with_file_name("notify");
+    let notify = UnixDatagram::bind(&notify_path).unwrap();
+    notify.set_read_timeout(Some(DEADLINE)).unwrap();
+    let _helper = Unit::with_environment(
+        lair.scope(),
+        &path,
+        0,
+        &["--mode", "node-service"],
+        &[
+            ("NOTIFY_SOCKET", notify_path.as_os_str()),
+            ("WATCHDOG_USEC", std::ffi::OsStr::new("100000")),
+        ],
+    );
+    let mut fed = 0;
+    while fed < 3 {
+        let mut text = [0; 256];
+        match notify.recv(&mut text) {
+            Ok(length) => fed += usize::from(&text[..length] == b"WATCHDOG=1"),
+            Err(why) if why.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(why) => panic!("the watchdog was fed {fed} times: {why}"),
+        }
+    }
 }
 
 #[test]
