@@ -149,7 +149,7 @@ impl Sandbox {
         let scope = Scratch::new(0)?;
         let runtime = std::env::temp_dir().join(format!(
             "cgleaf-t{}-{}",
-            std::process::id(),
+            crate::scratch::tag(),
             COUNT.fetch_add(1, Ordering::Relaxed)
         ));
         fs::create_dir(&runtime).expect("make a runtime directory");

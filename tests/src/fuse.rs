@@ -43,7 +43,7 @@ impl StuckFile {
                 .open("/dev/fuse")?,
         );
         let directory =
-            std::env::temp_dir().join(format!("cgleaf-fuse{}-{number}", std::process::id()));
+            std::env::temp_dir().join(format!("cgleaf-fuse{}-{number}", crate::scratch::tag()));
         fs::create_dir(&directory)?;
         let options = format!(
             "fd={},rootmode=40000,user_id=0,group_id=0,allow_other",

@@ -35,7 +35,7 @@ impl GroupCase {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let dir = tempfile::tempdir().expect("a folder");
         open_to_all(dir.path());
-        let mark = format!("group-test-{}-{count}", std::process::id());
+        let mark = format!("group-test-{}-{count}", crate::scratch::tag());
         Self {
             dir,
             mark,

@@ -59,7 +59,7 @@ impl Lair {
         let outside = scratch.child("outside", uid);
         let directory = std::env::temp_dir().join(format!(
             "cgleaf-h{}-{}",
-            std::process::id(),
+            crate::scratch::tag(),
             COUNT.fetch_add(1, Ordering::Relaxed)
         ));
         fs::create_dir(&directory).expect("make a directory");

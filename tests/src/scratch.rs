@@ -23,6 +23,17 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// What makes a name in a shared place unique. A pid is not enough: a test that is killed leaves things behind, and pids
+/// come back soon where fork chains run.
+///
+/// # Panics
+/// Where the kernel gives no random id.
+#[must_use]
+pub fn tag() -> String {
+    let random = fs::read_to_string("/proc/sys/kernel/random/uuid").expect("a random id");
+    random[..8].to_owned()
+}
+
 /// The first cgroup2 mount of this process.
 #[must_use]
 pub fn cgroup_mount() -> Option<PathBuf> {
@@ -68,7 +79,7 @@ impl Scratch {
         };
         let path = mount.join(format!(
             "cgleaf-test-{}-{}",
-            std::process::id(),
+            tag(),
             COUNT.fetch_add(1, Ordering::Relaxed)
         ));
         if let Err(cause) = fs::create_dir(&path) {

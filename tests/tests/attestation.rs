@@ -23,8 +23,10 @@ impl Case {
     fn new(name: &str) -> Option<Self> {
         let scratch = Scratch::new(0)?;
         let root = CgroupRoot::open().expect("open the cgroup2 root");
-        let files =
-            std::env::temp_dir().join(format!("cgleaf-attestation-{name}-{}", std::process::id()));
+        let files = std::env::temp_dir().join(format!(
+            "cgleaf-attestation-{name}-{}",
+            cgleaf_tests::scratch::tag()
+        ));
         fs::create_dir_all(&files).unwrap();
         let domain = CgroupPath::parse(&format!(
             "/{}",

@@ -29,7 +29,7 @@ impl Ground {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let directory = std::env::temp_dir().join(format!(
             "cgleaf-m{}-{}-{name}",
-            std::process::id(),
+            cgleaf_tests::scratch::tag(),
             COUNT.fetch_add(1, Ordering::Relaxed)
         ));
         fs::create_dir(&directory).unwrap();

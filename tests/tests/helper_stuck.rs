@@ -24,7 +24,8 @@ impl Node {
     fn start(name: &str) -> Option<Self> {
         let scratch = Scratch::new(0)?;
         let cgroup = scratch.child("cgleaf-helper-node.service", 0);
-        let directory = std::env::temp_dir().join(format!("cgleaf-s{}-{name}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("cgleaf-s{}-{name}", cgleaf_tests::scratch::tag()));
         fs::create_dir(&directory).expect("make a directory");
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).expect("chmod");
         let socket = directory.join("helper.sock");

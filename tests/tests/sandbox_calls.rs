@@ -123,7 +123,7 @@ fn landlock_alone_refuses_signals_tracing_tcp_and_abstract_sockets() {
         assert_eq!(alone().arg(case).run(), refused("EACCES"), "{case}");
     }
     assert_eq!(alone().arg("execve").run(), refused("EACCES"));
-    let name = format!("cgleaf-test-{}", std::process::id());
+    let name = format!("cgleaf-test-{}", cgleaf_tests::scratch::tag());
     let address = SocketAddr::from_abstract_name(&name).expect("a name");
     let _listener = UnixListener::bind_addr(&address).expect("bind");
     assert_eq!(alone().arg("abstract").arg(&name).run(), refused("EPERM"));

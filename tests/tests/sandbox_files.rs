@@ -153,7 +153,7 @@ fn root_without_capabilities_still_cannot_set_the_machine_up_anew() {
 fn no_file_is_made_anywhere() {
     let Some(places) = Places::new() else { return };
     let directory = std::env::temp_dir();
-    let file = directory.join(format!("cgleaf-test-{}", std::process::id()));
+    let file = directory.join(format!("cgleaf-test-{}", cgleaf_tests::scratch::tag()));
     assert_eq!(places.open("create", &file), refused());
     assert_eq!(places.open("tmpfile", &directory), refused());
     assert!(!file.exists());
@@ -162,7 +162,10 @@ fn no_file_is_made_anywhere() {
 #[test]
 fn of_the_socket_directory_only_removing_is_left() {
     let Some(places) = Places::new() else { return };
-    let directory = std::env::temp_dir().join(format!("cgleaf-test-socket-{}", std::process::id()));
+    let directory = std::env::temp_dir().join(format!(
+        "cgleaf-test-socket-{}",
+        cgleaf_tests::scratch::tag()
+    ));
     fs::create_dir(&directory).expect("make the socket directory");
     let socket = directory.join("scope.sock");
     let listener = UnixListener::bind(&socket).expect("bind");

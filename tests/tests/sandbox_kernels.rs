@@ -236,7 +236,8 @@ struct Temporary(PathBuf);
 
 impl Temporary {
     fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("cgleaf-kernels-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("cgleaf-kernels-{}", cgleaf_tests::scratch::tag()));
         fs::create_dir(&path).expect("make a directory");
         Self(path)
     }

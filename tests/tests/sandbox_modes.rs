@@ -72,8 +72,10 @@ impl Service {
             .child("user-1000.slice", 0)
             .join("cgleaf-helper.service");
         fs::create_dir(&slice).expect("make the unit's cgroup");
-        let directory =
-            std::env::temp_dir().join(format!("cgleaf-modes{}-{name}", std::process::id()));
+        let directory = std::env::temp_dir().join(format!(
+            "cgleaf-modes{}-{name}",
+            cgleaf_tests::scratch::tag()
+        ));
         fs::create_dir(&directory).expect("make a directory");
         let unit = Unit::start(&slice, &directory.join("helper.sock"), 0, arguments, None);
         Some(Self {
