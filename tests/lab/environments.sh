@@ -140,8 +140,38 @@ environment_kubernetes() {
     in_docker "$1" --user 1000 --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp
 }
 
+# Rootless, in a guest, by its user: Debian's podman and crun from the cache, one uid mapped, no image but a folder.
 environment_podman_rootless() {
-    not_here "no podman in the lab yet"
+    local tree
+    tree=$("$here/fetch-debs" podman podman crun conmon) || not_here "no podman from this machine's mirror"
+    mkdir -p "$work/podman/rootfs"
+    busybox_tree "$work/podman/rootfs" "$work"/bin/*
+    printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec /opt/podman/usr/bin/crun "$@"\n' /opt/podman/usr/lib/x86_64-linux-gnu >"$work/podman/crun"
+    cat >"$work/podman/script" <<S
+#!/bin/sh
+export PATH=/opt/podman/usr/bin:\$PATH LD_LIBRARY_PATH=/opt/podman/usr/lib/x86_64-linux-gnu
+mkdir -p ~/.config/containers
+printf '[storage]\ndriver="vfs"\n' >~/.config/containers/storage.conf
+cat >~/.config/containers/containers.conf <<C
+[engine]
+conmon_path=["/opt/podman/usr/bin/conmon"]
+runtime="crun"
+events_logger="none"
+cgroup_manager="systemd"
+[engine.runtimes]
+crun=["/opt/lab/crun"]
+C
+cp -r /opt/lab/rootfs ~/rootfs
+# The guest has no pids controller where the machine is hybrid.
+exec podman run --rm --network none --pids-limit -1 --rootfs ~/rootfs suite $1
+S
+    chmod 755 "$work/podman/crun" "$work/podman/script"
+    trap '"$here/guest" -d "$work/guest" down' EXIT
+    "$here/guest" -d "$work/guest" up --bind "$tree:/opt/podman" --bind "$work/podman:/opt/lab"
+    # The kernel lets a user namespace mount proc and sysfs only where an uncovered one is in sight; the guest's are covered in part.
+    "$here/guest" -d "$work/guest" enter -- sh -c \
+        'mkdir -p /run/seen/proc /run/seen/sys && mount -t proc proc /run/seen/proc && mount -t sysfs sysfs /run/seen/sys'
+    "$here/guest" -d "$work/guest" user -- /opt/lab/script
 }
 
 # DEBIAN-SUITE KERNEL-SUITE TRIES

@@ -8,16 +8,21 @@ if ! command -v qemu-system-x86_64 >/dev/null; then
     qemu=("$here/with-debs" qemu qemu-system-x86_64 -L "$tree/qemu" -L "$tree/seabios")
 fi
 
-# Shows the serial line and returns what the line "LAB exit N" says.
+# Shows the serial line as it comes and returns what the line "LAB exit N" says. qemu ends with this script, however that ends.
 run_qemu() {
     local status=0 said
-    # Not local: the trap outlives this function.
+    # Not local: the traps outlive this function.
     log=$(mktemp)
-    trap 'rm -f "$log"' EXIT
-    nice timeout --kill-after=10 "$timeout" "${qemu[@]}" -accel tcg -cpu max -m "$memory" -smp "$cpus" -M q35 -nodefaults \
-        -no-user-config -display none -serial stdio -no-reboot "$@" </dev/null 2>&1 | sed -u 's,\r$,,' | tee "$log" || status=$?
-    said=$(sed -n 's/^LAB exit \([0-9]*\)$/\1/p' "$log" | tail -n 1)
-    rm -f "$log"
+    nice timeout --foreground --kill-after=10 "$timeout" "${qemu[@]}" -accel tcg -cpu max -m "$memory" -smp "$cpus" -M q35 -nodefaults \
+        -no-user-config -display none -serial stdio -no-reboot "$@" </dev/null >"$log" 2>&1 &
+    emulator=$!
+    trap 'kill "$emulator" 2>/dev/null; rm -f "$log"' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM HUP
+    tail --pid="$emulator" --lines=+1 --follow "$log" | sed -u 's,\r$,,' &
+    wait "$emulator" || status=$?
+    wait
+    said=$(sed -n 's/^LAB exit \([0-9]*\)\r*$/\1/p' "$log" | tail -n 1)
     if [ -n "$said" ]; then return "$said"; fi
     if [ "$status" = 124 ] || [ "$status" = 137 ]; then
         echo "${0##*/}: the guest did not power off within $timeout s" >&2
