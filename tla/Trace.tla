@@ -72,6 +72,10 @@ Release(d) ==
     /\ op' = IF conns = {d} /\ dir.on THEN Apply("drop", d, flags.user, FALSE) ELSE NoOp
     /\ UNCHANGED rest3 /\ UNCHANGED <<frozen, flags, helper, wish, count, hist>>
 
+Unknown(d) ==
+    /\ AtD(d, "idle") /\ ~Known /\ GoD(d, [de[d] EXCEPT !.pc = "answer", !.answer = "unknown"])
+    /\ UNCHANGED <<rec, tomb, hist>> /\ UNCHANGED still /\ UNCHANGED rest4
+
 NoHold(d) ==   \* an ancestor is frozen, or it cannot be held
     /\ AtD(d, "hold") /\ ToD(d, "strays-held")
     /\ UNCHANGED <<rec, tomb, hist>> /\ UNCHANGED still /\ UNCHANGED rest4
@@ -154,7 +158,7 @@ HiddenLeaf ==
     \/ T.start.helpers > 1 /\ HelperDies
     \/ \E c \in Creators \cap Actors : LeafTaken(c) \/ LeafLost(c)
     \/ \E d \in Destroyers \cap Actors :
-         \/ BeginDestroy(d) \/ Hold(d) \/ HoldFails(d) \/ NoHold(d) \/ Release(d) \/ ConnEnd(d)
+         \/ BeginDestroy(d) \/ Unknown(d) \/ Hold(d) \/ HoldFails(d) \/ NoHold(d) \/ Release(d) \/ ConnEnd(d)
          \/ KillRefused(d) \/ KillAgain(d) \/ WaitTimesOut(d)
          \/ FindLeaf(d, FALSE) /\ rec.phase = "none"
          \/ RemoveLeaf(d, FALSE) \/ (~Stands(d) /\ RemoveLeaf(d, TRUE))

@@ -111,6 +111,8 @@ def engine_step(was, e, before, after):
     if pc in ("scan", "wscan"):
         return f"takes the listing of /proc {truth}"
     if pc == "stats":
+        if not parse(after["env"])["ownProc"]:
+            return "reads what is listed, under the numbers of another pid namespace"
         return f"reads each listed process: {'live: ' + ', '.join(MEMBER[str(p)] for p in sorted(e['read'])) if e['read'] else 'no live member among them'}"
     if pc == "judge":
         frozen = "frozen " if was["stopped"] else ""
@@ -128,7 +130,7 @@ def engine_step(was, e, before, after):
     if pc == "probe":
         return f"the wait: signal 0 {'finds the group' if to == 'wscan' else 'finds nobody'}"
     if pc == "look":
-        return f"the wait's scan reads: {e['reading']} {truth}"
+        return f"the wait's scan: {'only zombies, so it has ended' if e['reading'] == 'ended' else 'alive'} {truth}"
     if pc == "again":
         return "waits on" if to == "probe" else "the deadline has passed"
     if pc in ("cont", "earlycont"):
