@@ -45,7 +45,7 @@ leafVars == <<dir, frozen, flags, mem, leader, foreign, stray, outside, stuck, b
 
 NoDir == [on |-> FALSE, id |-> 0, nonce |-> FALSE, genuine |-> FALSE, serial |-> 0, poisoned |-> FALSE]
 NoRec == [phase |-> "none", maker |-> "nobody", id |-> 0, serial |-> 0, boot |-> 0]
-NoOp == [do |-> "nothing", who |-> "nobody", n |-> 0, user |-> FALSE, hold |-> FALSE]
+NoOp == [do |-> "nothing", who |-> "nobody", n |-> 0, user |-> FALSE, hold |-> FALSE, at |-> 0]
 GcIdle == [pc |-> "idle", rec |-> NoRec]
 NoFlags == [there |-> FALSE, user |-> FALSE, hold |-> FALSE]
 
@@ -232,18 +232,20 @@ rest3 == <<dir, mem, leader, foreign, stray, outside, stuck, boot, rec, tomb, cr
 
 \* The flags are written first, then cgroup.freeze; flags that are clear stay until 0 is written, and tell a helper
 \* that comes later of a thaw that was not finished.
-Apply(do, who, user, hold) == [do |-> do, who |-> who, n |-> 1, user |-> user, hold |-> hold]
+\* What it opened is what it writes to.
+Apply(do, who, user, hold) == [do |-> do, who |-> who, n |-> 1, user |-> user, hold |-> hold, at |-> dir.serial]
 Applying == helper = "up" /\ op.n > 0
+OpenedStands == dir.on /\ dir.serial = op.at
 First == IF Has("flags-before-freeze") THEN 1 ELSE 2    \* the step at which the flags are written
 
 SetFlags(user, hold) ==
-    /\ Applying /\ dir.on /\ op.n = First /\ user = op.user /\ hold = op.hold
+    /\ Applying /\ OpenedStands /\ op.n = First /\ user = op.user /\ hold = op.hold
     /\ flags' = [there |-> user \/ hold \/ First = 1, user |-> user, hold |-> hold]
     /\ op' = IF First = 1 THEN [op EXCEPT !.n = 2] ELSE NoOp
     /\ UNCHANGED <<frozen, wish>> /\ UNCHANGED rest3 /\ UNCHANGED <<helper, conns, de, count, hist>>
 
 WriteFreeze(value) ==
-    /\ Applying /\ dir.on /\ op.n = 3 - First /\ value = (op.user \/ op.hold)
+    /\ Applying /\ OpenedStands /\ op.n = 3 - First /\ value = (op.user \/ op.hold)
     /\ frozen' = value
     /\ op' = IF First = 2 THEN [op EXCEPT !.n = 2] ELSE IF value THEN NoOp ELSE [op EXCEPT !.n = 3]
     /\ wish' = (wish /\ op.do # "thaw")
@@ -251,8 +253,8 @@ WriteFreeze(value) ==
 
 \* Neither is an event: clear flags are taken off; the leaf was removed meanwhile.
 ForgetFlags ==
-    /\ Applying /\ (op.n = 3 \/ ~dir.on)
-    /\ flags' = IF dir.on THEN NoFlags ELSE flags
+    /\ Applying /\ (op.n = 3 \/ ~OpenedStands)
+    /\ flags' = IF OpenedStands THEN NoFlags ELSE flags
     /\ op' = NoOp
     /\ UNCHANGED <<frozen, wish>> /\ UNCHANGED rest3 /\ UNCHANGED <<helper, conns, de, count, hist>>
 

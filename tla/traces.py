@@ -198,7 +198,7 @@ def verdicts(kind, traces, run):
     if "Model checking completed. No error has been found" not in output:
         raise RuntimeError(output)
     reached, seen = {}, {}
-    for match in re.finditer(r'<<"followed", (\d+), (\d+),\s*(\[[^\]]*\]|<<>>)>>', output):
+    for match in re.finditer(r'<<\s*"followed",\s*(\d+),\s*(\d+),\s*(\[[^\]]*\]|<<>>)\s*>>', output):
         index, count = int(match[1]) - 1, int(match[2])
         if count > reached.get(index, -1):
             reached[index] = count
