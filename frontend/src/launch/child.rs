@@ -14,7 +14,7 @@ use super::gate::{ChildGate, ParentGate, Word, gate};
 use super::leaf::{self, Entry, Leaf, Made};
 use super::program::Program;
 use super::signals::Signals;
-use super::{BEFORE_THE_PROGRAM, Plan, Site};
+use super::{BEFORE_THE_PROGRAM, Site};
 use crate::client::{Client, LeafEvents};
 use crate::error::{Code, Error, OrCode, Result};
 use crate::records::HelperRef;
@@ -23,7 +23,6 @@ use crate::sys::{self, Forked, Image};
 /// What every child needs.
 pub(super) struct Nursery<'a> {
     pub(super) site: &'a Site<'a>,
-    pub(super) plan: &'a Plan,
     pub(super) parent: Option<SessionId>,
     pub(super) program: &'a Program,
     pub(super) signals: &'a Signals,
@@ -46,6 +45,8 @@ pub(super) struct Child {
 pub(super) enum NoChild {
     /// It cannot be moved from where this process is: from a scope of its own it could (see [`super::scope`]).
     MoveDenied(Refusal),
+    /// No helper serves this place: what each said.
+    NotServed(Vec<String>),
     /// Anything else.
     Error(Error),
 }
@@ -60,7 +61,7 @@ impl Nursery<'_> {
     /// Makes the leaf and the child in it, and puts leaf and leader into the claim's record.
     ///
     /// # Errors
-    /// UNSUPPORTED: no leaf can be had. Whatever a helper or the kernel refuses.
+    /// [`NoChild`]: no leaf can be had, or whatever a helper or the kernel refuses.
     pub(super) fn enrolled_child(&self, claim: &mut Claim) -> std::result::Result<Child, NoChild> {
         let made = leaf::make(
             self.site,
@@ -70,7 +71,7 @@ impl Nursery<'_> {
         )?;
         let mut leaf = match made {
             Made::Leaf(leaf) => *leaf,
-            Made::NotServed(said) => return Err(leaf::not_served(self.plan.tier, &said).into()),
+            Made::NotServed(said) => return Err(NoChild::NotServed(said)),
             Made::MoveDenied(refusal) => return Err(NoChild::MoveDenied(refusal)),
         };
         match self.born(claim, &mut leaf)? {
@@ -172,7 +173,7 @@ impl Nursery<'_> {
     fn understood(&self, word: Word) -> std::result::Result<(Attestation, HelperRef), NoChild> {
         match word {
             Word::Enrolled(attestation, helper) => Ok((*attestation, helper)),
-            Word::NotServed(said) => Err(leaf::not_served(self.plan.tier, &said).into()),
+            Word::NotServed(said) => Err(NoChild::NotServed(said)),
             Word::MoveDenied(refusal) => Err(NoChild::MoveDenied(refusal)),
             Word::Failed(code, message) => {
                 let code = Code::from_name(&code).unwrap_or(Code::Internal);

@@ -12,7 +12,8 @@ use super::program::new_mark;
 use super::scope;
 use crate::base::machine_id;
 use crate::client::{Client, find_all};
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, OrCode, Result};
+use crate::group::{GcVerdict, GroupIdentity, gc_judges_over};
 use crate::records::{FORMAT, Found, HelperRef, Maker, Names, Phase, Record, Store, Tier};
 use crate::steps;
 use crate::trace::{self, Field, Role};
@@ -24,6 +25,8 @@ pub(super) struct Claim {
     store: Option<Store>,
     names: Option<Names>,
     record: Record,
+    /// Who claimed it.
+    claimant: Maker,
     kept: bool,
 }
 
@@ -48,10 +51,12 @@ impl Claim {
             (None, Some(session)) => session,
             (None, None) => SessionId::generate()?,
         };
+        let record = new_record(session, identity.name.clone(), tier)?;
         let mut claim = Self {
             store: None,
             names: None,
-            record: new_record(session, identity.name.clone(), tier)?,
+            claimant: record.maker,
+            record,
             kept: false,
         };
         let started = trace::started();
@@ -223,6 +228,26 @@ impl Claim {
         self.record.leader = Some(leader);
     }
 
+    /// Puts the identity of a session of the group tier into the record. `stays` is who may live longer than this process
+    /// and write how the program ends.
+    pub(super) fn set_group(
+        &mut self,
+        identity: &GroupIdentity,
+        stays: Option<ProcessId>,
+    ) -> Result<()> {
+        self.record.tier = Tier::Group;
+        self.record.leader = identity.start.map(|start| ProcessId {
+            pid: identity.pid,
+            start,
+        });
+        self.record.group = Some(serde_json::to_value(identity).or_code(Code::Internal)?);
+        if let Some(process) = stays {
+            self.record.maker.pid = process.pid;
+            self.record.maker.start = process.start;
+        }
+        Ok(())
+    }
+
     /// Success: the id stays used, and the name taken.
     pub(super) fn keep(&mut self) {
         self.kept = true;
@@ -241,7 +266,8 @@ impl Claim {
         self.release_name();
         let Some(store) = &self.store else { return };
         let ours = matches!(store.read(session), Ok(Some(Found::Record(record)))
-            if record.maker == self.record.maker && record.phase <= Phase::Running);
+            if [&self.claimant, &self.record.maker].contains(&&record.maker)
+                && record.phase <= Phase::Running);
         if ours {
             let _ = store.forget(session);
         }
@@ -293,6 +319,7 @@ fn has_root_helper(site: &Site<'_>) -> bool {
 fn is_over(site: &Site<'_>, store: &Store, session: &SessionId) -> Result<bool> {
     Ok(match store.read(session)? {
         Some(Found::Record(record)) if record.phase.is_over() => true,
+        Some(Found::Record(record)) if record.tier == Tier::Group => group_is_over(&record),
         Some(Found::Record(record)) => match (&record.attestation, record.phase) {
             (Some(attestation), _) => leaf_is_over(attestation),
             (None, Phase::Intent) => !record.maker.may_live() && no_helper_has(site, session),
@@ -301,6 +328,19 @@ fn is_over(site: &Site<'_>, store: &Store, session: &SessionId) -> Result<bool> 
         Some(Found::Damaged { .. }) => false,
         None => no_helper_has(site, session),
     })
+}
+
+/// As gc judges it.
+fn group_is_over(record: &Record) -> bool {
+    let identity = record.group.clone().map(serde_json::from_value);
+    let Some(Ok(identity)) = identity else {
+        return record.phase == Phase::Intent && !record.maker.may_live();
+    };
+    let being_destroyed = || record.phase == Phase::Destroying;
+    matches!(
+        gc_judges_over(&identity, &being_destroyed, &|| false),
+        Ok(GcVerdict::Over)
+    )
 }
 
 /// Only `Gone`, an earlier boot, or `populated 0` of a leaf whose leader was in it says so.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cgleaf_shared::id::SessionId;
 use cgleaf_shared::wire::{Reply, Request, Target};
 
 use super::Site;
@@ -9,7 +10,7 @@ use super::claim::Claim;
 use crate::client::{Client, LeafEvents};
 use crate::error::{Code, Error, Result};
 use crate::ops::{self, DestroyOptions, Destroyed, Reach};
-use crate::records::{Found, Phase, Record};
+use crate::records::{Exit, Found, Phase, Record, Store};
 
 /// Whether nothing lives in the leaf.
 pub(super) fn is_over(events: &mut LeafEvents) -> bool {
@@ -58,11 +59,9 @@ pub(super) fn remove_empty(mut client: Client, target: &Target) -> bool {
 
 /// Writes how the leader ended; the session goes on.
 pub(super) fn write_exit(claim: &Claim) {
-    let Some(store) = claim.store() else { return };
-    let record = claim.record();
-    if let Ok(Some(Found::Record(mut current))) = store.read(&record.session) {
-        current.exit = record.exit;
-        let _ = store.advance(&current);
+    if let Some(store) = claim.store() {
+        let record = claim.record();
+        write_to(store, &record.session, record.exit, Phase::Running);
     }
 }
 
@@ -75,14 +74,21 @@ pub(super) fn write_the_end(claim: &Claim, events: &mut LeafEvents) {
     if let Ok((client, target)) = reach(claim.record()) {
         remove_empty(client, &target);
     }
-    let Some(store) = claim.store() else { return };
-    let record = claim.record();
-    if let Ok(Some(Found::Record(mut current))) = store.read(&record.session) {
-        current.exit = record.exit;
-        if current.phase < Phase::Destroying {
-            current.phase = Phase::Ended;
-        }
-        let _ = store.advance(&current);
+    if let Some(store) = claim.store() {
+        let record = claim.record();
+        write_to(store, &record.session, record.exit, Phase::Ended);
     }
     claim.release_name();
+}
+
+/// Adds to a record how the leader ended. A record that a destroy has in hand keeps its phase.
+pub(super) fn write_to(store: &Store, session: &SessionId, exit: Option<Exit>, phase: Phase) {
+    if let Ok(Some(Found::Record(mut current))) = store.read(session) {
+        current.exit = exit.or(current.exit);
+        if current.phase < Phase::Destroying {
+            current.phase = phase;
+        }
+        // What cannot be written now is told by the kernel later, but for the status.
+        let _ = store.advance(&current);
+    }
 }

@@ -9,7 +9,7 @@ use super::claim::Claim;
 use super::failure::Failure;
 use super::leaf::{self, Entry, Leaf, Made};
 use super::program::{Program, cannot_execute};
-use super::{Plan, Site, scope};
+use super::{Plan, Site, TierWanted, group_tier, scope};
 use crate::error::{Code, Error, Result};
 use crate::records::{Record, Tier};
 use crate::steps;
@@ -37,11 +37,18 @@ fn try_exec(
 ) -> std::result::Result<std::convert::Infallible, Failure> {
     let program = Program::find(&plan.words)?;
     let parent = leaf::parent(site, plan.parent.as_deref())?;
+    if plan.tier == TierWanted::Group {
+        let claim = Claim::make(site, &plan.identity, Tier::Group)?;
+        return group_tier::exec(site, plan, claim, &program, enrolled);
+    }
     let mut claim = Claim::make(site, &plan.identity, Tier::Cgroup)?;
     let made = leaf::make(site, claim.record(), parent.as_ref(), Entry::Move)?;
     let leaf = match made {
         Made::Leaf(leaf) => *leaf,
-        Made::NotServed(said) => return Err(leaf::not_served(plan.tier, &said).into()),
+        Made::NotServed(said) => {
+            group_tier::instead(site, plan, &said)?;
+            return group_tier::exec(site, plan, claim, &program, enrolled);
+        }
         Made::MoveDenied(refusal) => {
             let session = claim.record().session.clone();
             return Err(scope::enter_one(site, session.as_str(), &refusal).into());

@@ -160,6 +160,8 @@ impl Search<'_> {
             }
             match Client::connect(&socket) {
                 Err(error) if is_named(&named_by) => return Err(error),
+                // That nobody is there is the usual case, and told by doctor.
+                Err(error) if error.code() == Code::HelperUnreachable => {}
                 Err(error) => self.said.push(error.message().to_owned()),
                 Ok(client) => match self.attempt(client)? {
                     Attempt::NotServed => self.refused_at.push(socket),
@@ -199,6 +201,8 @@ impl Search<'_> {
         let (client, words) = new.into_parts();
         match self.attempt(client)? {
             Attempt::Again => {
+                // Its last words say more than that it hung up.
+                self.said.pop();
                 let words = words.read();
                 if words.mentions("OOMPolicy") && way.asks_for_oom_policy() {
                     return self.ask_a_new_one(&way.without_oom_policy());

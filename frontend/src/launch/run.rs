@@ -15,7 +15,7 @@ use super::lease::Lease;
 use super::program::{Program, cannot_execute};
 use super::signals::Signals;
 use super::watch::{Happened, Watch};
-use super::{Plan, Site, scope};
+use super::{Plan, Site, TierWanted, group_tier, scope};
 use crate::client::Deadline;
 use crate::error::{Code, Error, Result};
 use crate::records::{Exit, Record, Tier};
@@ -67,11 +67,14 @@ pub fn run(
     }
     let program = Program::find(&plan.words)?;
     let parent = leaf::parent(site, plan.parent.as_deref())?;
+    if plan.tier == TierWanted::Group {
+        let claim = Claim::make(site, &plan.identity, Tier::Group)?;
+        return group_tier::run(site, plan, options, claim, &program, enrolled);
+    }
     let signals = Signals::take()?;
     let mut claim = Claim::make(site, &plan.identity, Tier::Cgroup)?;
     let nursery = Nursery {
         site,
-        plan,
         parent,
         program: &program,
         signals: &signals,
@@ -80,6 +83,11 @@ pub fn run(
     let child = match nursery.enrolled_child(&mut claim) {
         Ok(child) => child,
         Err(NoChild::Error(error)) => return Err(error.into()),
+        Err(NoChild::NotServed(said)) => {
+            group_tier::instead(site, plan, &said)?;
+            signals.give_back();
+            return group_tier::run(site, plan, options, claim, &program, enrolled);
+        }
         Err(NoChild::MoveDenied(refusal)) => {
             signals.give_back();
             let session = claim.record().session.clone();

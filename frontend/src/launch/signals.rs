@@ -92,25 +92,24 @@ impl AsFd for Signals {
     }
 }
 
-/// Passes a signal on to the leader, if it is one that the leader does not have yet.
-pub(super) fn pass_on(info: &siginfo, leader: Pid, leaf: Option<&Attestation>) {
-    let Ok(number) = i32::try_from(info.ssi_signo) else {
-        return;
-    };
+/// The signal that the leader is to be sent, if this is one that it does not have yet.
+pub(super) fn for_the_leader(
+    info: &siginfo,
+    leader: Pid,
+    leaf: Option<&Attestation>,
+) -> Option<i32> {
+    let number = i32::try_from(info.ssi_signo).ok()?;
     if number == libc::SIGCHLD || info.ssi_code == libc::SI_KERNEL {
-        return;
+        return None;
     }
     if number == libc::SIGCONT {
         // A shell continues the whole group, the leader with it.
-        continue_if_stopped(leader);
-        return;
+        return is_stopped(leader).then_some(number);
     }
     let sender = i32::try_from(info.ssi_pid).ok().and_then(Pid::new);
-    if sender.is_some_and(|sender| sender == leader || is_in(sender, leaf)) {
-        // Sent by the session itself, to its whole group: the leader has it, or has sent it.
-        return;
-    }
-    send(leader, number);
+    // Sent by the session itself, to its whole group: the leader has it, or has sent it.
+    let its_own = sender.is_some_and(|sender| sender == leader || is_in(sender, leaf));
+    (!its_own).then_some(number)
 }
 
 /// Ends this process, which only waits, if the signal is one that ends processes. The session goes on: a service manager
@@ -131,20 +130,12 @@ pub(super) fn end_if_told(info: &siginfo) {
     }
 }
 
-/// The leader is a child that was not reaped: its number is its own.
-fn send(leader: Pid, number: i32) {
-    sys::signal_child(leader, number);
-}
-
-/// Continues the leader if it is stopped, and leaves it alone if it is not.
-pub(super) fn continue_if_stopped(leader: Pid) {
-    let stopped = Proc::system()
-        .and_then(|proc| proc.process(leader))
+/// Whether a process was stopped by a signal.
+pub(super) fn is_stopped(process: Pid) -> bool {
+    Proc::system()
+        .and_then(|proc| proc.process(process))
         .and_then(|directory| directory.stat())
-        .is_ok_and(|stat| matches!(stat.state, State::Stopped));
-    if stopped {
-        send(leader, libc::SIGCONT);
-    }
+        .is_ok_and(|stat| matches!(stat.state, State::Stopped))
 }
 
 /// Whether a process is in a leaf or beneath it.

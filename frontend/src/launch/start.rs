@@ -2,9 +2,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cgleaf_shared::wire::{Refusal, Target};
 use nix::errno::Errno;
@@ -16,12 +15,13 @@ use super::end;
 use super::failure::Failure;
 use super::gate::Outcome;
 use super::leaf;
+use super::log::Log;
 use super::message;
 use super::program::{Program, cannot_execute};
 use super::signals::Signals;
 use super::watch::Watch;
-use super::{Plan, Site, scope};
-use crate::error::{Code, Error, OrCode, Result};
+use super::{Plan, Site, TierWanted, group_tier, scope};
+use crate::error::{Code, OrCode};
 use crate::records::{Exit, Record, Tier};
 use crate::steps;
 use crate::sys::{self, Forked};
@@ -32,6 +32,7 @@ use crate::trace::{self, Role};
 enum Told {
     Started(Box<Record>),
     MoveDenied(String, Refusal),
+    NotServed(Vec<String>),
     Failed {
         code: String,
         message: String,
@@ -49,6 +50,9 @@ pub fn start(
     log: Option<&Path>,
 ) -> std::result::Result<Record, Failure> {
     let program = Program::find(&plan.words)?;
+    if plan.tier == TierWanted::Group {
+        return group_tier::start(site, plan, &program, log);
+    }
     let (mut ours, theirs) = UnixStream::pair().or_code(Code::Internal)?;
     match sys::fork().or_code(Code::Internal)? {
         Forked::Child => {
@@ -61,6 +65,10 @@ pub fn start(
         .map_err(|error| error.while_doing("wait for the process that starts the program"))?;
     match told {
         Told::Started(record) => Ok(*record),
+        Told::NotServed(said) => {
+            group_tier::instead(site, plan, &said)?;
+            group_tier::start(site, plan, &program, log)
+        }
         Told::MoveDenied(session, refusal) => {
             Err(scope::enter_one(site, &session, &refusal).into())
         }
@@ -91,6 +99,7 @@ fn wait_for_it(
         Err(NotStarted::MoveDenied(session, refusal)) => {
             Told::MoveDenied(session.clone(), refusal.clone())
         }
+        Err(NotStarted::NotServed(said)) => Told::NotServed(said.clone()),
         Err(NotStarted::Failure(failure)) => Told::Failed {
             code: failure.error().code().name().to_owned(),
             message: failure.error().message().to_owned(),
@@ -107,6 +116,7 @@ fn wait_for_it(
 
 enum NotStarted {
     MoveDenied(String, Refusal),
+    NotServed(Vec<String>),
     Failure(Failure),
 }
 
@@ -135,17 +145,14 @@ fn started(
     let signals = Signals::take()?;
     let mut claim = Claim::make(site, &plan.identity, Tier::Cgroup)?;
     let mut log = Log::open(&claim, log)?;
-    claim.record_mut().log = Some(log.path.clone());
+    claim.record_mut().log = Some(log.path().to_path_buf());
     let null = File::open("/dev/null").or_code(Code::Internal)?;
     let prepare = || {
         let _ = nix::unistd::setsid();
-        let _ = sys::put_at(null.as_fd(), 0);
-        let _ = sys::put_at(log.file.as_fd(), 1);
-        let _ = sys::put_at(log.file.as_fd(), 2);
+        log.be_the_output(&null);
     };
     let nursery = Nursery {
         site,
-        plan,
         parent,
         program,
         signals: &signals,
@@ -154,6 +161,7 @@ fn started(
     let mut child = match nursery.enrolled_child(&mut claim) {
         Ok(child) => child,
         Err(NoChild::Error(error)) => return Err(error.into()),
+        Err(NoChild::NotServed(said)) => return Err(NotStarted::NotServed(said)),
         Err(NoChild::MoveDenied(refusal)) => {
             return Err(NotStarted::MoveDenied(
                 claim.record().session.to_string(),
@@ -237,51 +245,6 @@ fn let_go_of_the_callers() {
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         for number in 0..=2 {
             let _ = sys::put_at(null.as_fd(), number);
-        }
-    }
-}
-
-/// Where the program's output goes. One that was made for a program that did not start is removed again.
-struct Log {
-    path: PathBuf,
-    file: File,
-    made: bool,
-}
-
-impl Log {
-    fn open(claim: &Claim, named: Option<&Path>) -> Result<Self> {
-        let path = match (named, claim.store()) {
-            (Some(path), _) => std::path::absolute(path).or_code(Code::Usage)?,
-            (None, Some(store)) => store
-                .dir()
-                .path()
-                .join(format!("{}.log", claim.record().session)),
-            (None, None) => {
-                let why = "there is no place for the log: name one with --log";
-                return Err(Error::new(Code::Storage, why));
-            }
-        };
-        let made = !path.exists();
-        let mode = if named.is_some() { 0o666 } else { 0o600 };
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(mode)
-            .open(&path)
-            .or_code(Code::Storage)
-            .map_err(|error| error.while_doing(format_args!("open the log {}", path.display())))?;
-        Ok(Self { path, file, made })
-    }
-
-    fn keep(&mut self) {
-        self.made = false;
-    }
-}
-
-impl Drop for Log {
-    fn drop(&mut self) {
-        if self.made {
-            let _ = std::fs::remove_file(&self.path);
         }
     }
 }

@@ -12,6 +12,7 @@ use super::gate::{Outcome, ParentGate};
 use super::signals::{self, Signals};
 use crate::client::Deadline;
 use crate::records::Exit;
+use crate::sys;
 
 /// The leader, a child of this process.
 #[derive(Debug)]
@@ -105,10 +106,11 @@ impl Watch {
     /// Deals with every signal that is waiting. The leader's end, if that was among them.
     fn take_signals(&self, signals: &Signals, leaf: Option<&Attestation>) -> Option<Exit> {
         while let Some(info) = signals.next() {
-            if self.stands_in {
-                signals::pass_on(&info, self.leader, leaf);
-            } else {
+            if !self.stands_in {
                 signals::end_if_told(&info);
+            } else if let Some(number) = signals::for_the_leader(&info, self.leader, leaf) {
+                // A child that was not reaped: its number is its own.
+                sys::signal_child(self.leader, number);
             }
         }
         // Several ends and stops may be one SIGCHLD, so the child itself is asked, whatever came.
@@ -125,7 +127,9 @@ impl Watch {
                 Ok(WaitStatus::Signaled(_, signal, _)) => return Some(Exit::Signal(signal as i32)),
                 Ok(WaitStatus::Stopped(_, by)) => {
                     signals::stop_too(by);
-                    signals::continue_if_stopped(self.leader);
+                    if signals::is_stopped(self.leader) {
+                        sys::signal_child(self.leader, libc::SIGCONT);
+                    }
                 }
                 Err(Errno::EINTR) => {}
                 Ok(_) | Err(_) => return None,
@@ -135,7 +139,7 @@ impl Watch {
 }
 
 /// Waits until one of these can be read or has ended, or the time is over. Which ones.
-fn wait_for<const N: usize>(
+pub(super) fn wait_for<const N: usize>(
     fds: [Option<BorrowedFd<'_>>; N],
     deadline: Option<Deadline>,
 ) -> [bool; N] {

@@ -1,0 +1,72 @@
+//! The log of a program that is started detached.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::claim::Claim;
+use crate::error::{Code, Error, OrCode, Result};
+use crate::sys;
+
+/// Where the program's output goes. One that was made for a program that did not start is removed again.
+pub(super) struct Log {
+    path: PathBuf,
+    file: File,
+    made: bool,
+}
+
+impl Log {
+    /// Opens it: the one that was named, or one beside the record.
+    ///
+    /// # Errors
+    /// STORAGE; USAGE.
+    pub(super) fn open(claim: &Claim, named: Option<&Path>) -> Result<Self> {
+        let path = match (named, claim.store()) {
+            (Some(path), _) => std::path::absolute(path).or_code(Code::Usage)?,
+            (None, Some(store)) => store
+                .dir()
+                .path()
+                .join(format!("{}.log", claim.record().session)),
+            (None, None) => {
+                let why = "there is no place for the log: name one with --log";
+                return Err(Error::new(Code::Storage, why));
+            }
+        };
+        let made = !path.exists();
+        let mode = if named.is_some() { 0o666 } else { 0o600 };
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(mode)
+            .open(&path)
+            .or_code(Code::Storage)
+            .map_err(|error| error.while_doing(format_args!("open the log {}", path.display())))?;
+        Ok(Self { path, file, made })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The program was executed: it stays.
+    pub(super) fn keep(&mut self) {
+        self.made = false;
+    }
+
+    /// Makes it this process's stdout and stderr, and its stdin empty.
+    pub(super) fn be_the_output(&self, null: &File) {
+        let _ = sys::put_at(null.as_fd(), 0);
+        let _ = sys::put_at(self.file.as_fd(), 1);
+        let _ = sys::put_at(self.file.as_fd(), 2);
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if self.made {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! run, exec and start in the group tier: where no leaf can be had, or none is asked for.
+
+use cgleaf_tests::frontend::{Sandbox, finish, wait_for};
+use cgleaf_tests::scratch::wait_until;
+use cgleaf_tests::terminal::Terminal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const GROUP: [&str; 2] = ["--tier", "group"];
+
+fn with_tier<'a>(command: &'a str, words: &[&'a str]) -> Vec<&'a str> {
+    [&[command][..], &GROUP, words].concat()
+}
+
+/// Whether a process runs: neither gone nor a zombie.
+fn runs(pid: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[test]
+fn statuses_are_the_programs_own() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    for command in ["run", "exec"] {
+        for (script, status) in [
+            ("exit 7", 7),
+            ("kill -TERM $$", 143),
+            ("kill -KILL $$", 137),
+        ] {
+            sandbox
+                .run(with_tier(command, &["--", "sh", "-c", script]))
+                .expect(status);
+        }
+        sandbox
+            .run(with_tier(command, &["--", "/no/such"]))
+            .expect(127);
+        sandbox
+            .run(with_tier(command, &["--", "/etc/passwd"]))
+            .expect(126);
+    }
+    assert!(
+        sandbox.helper_pid().is_none(),
+        "no helper is needed, and none was started"
+    );
+}
+
+#[test]
+fn the_record_says_what_it_is() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    sandbox
+        .run(with_tier(
+            "run",
+            &["--session", "r", "--", "sh", "-c", "exit 4"],
+        ))
+        .expect(4);
+    let record = sandbox.record("r").expect("a record");
+    assert_eq!(
+        (&record["tier"], &record["phase"]),
+        (&"group".into(), &"ended".into()),
+        "{record}"
+    );
+    assert_eq!(record["exit"]["code"], 4);
+    let answer = sandbox.run(with_tier(
+        "exec",
+        &[
+            "--session",
+            "e",
+            "--",
+            "sh",
+            "-c",
+            "echo $CGLEAF_SESSION $CGLEAF_MARK",
+        ],
+    ));
+    let record = sandbox.record("e").expect("a record");
+    let mark = record["group"]["mark"].as_str().expect("a mark").to_owned();
+    assert_eq!(answer.expect(0), format!("e {mark}"));
+}
+
+/// With nothing said, there is one line, and the program runs.
+#[test]
+fn where_no_leaf_can_be_had_it_is_what_there_is() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    for command in ["run", "exec", "start"] {
+        let mut cgleaf = sandbox.cgleaf([command, "--", "sh", "-c", "exit 0"]);
+        cgleaf.env("CGLEAF_SCOPE_DIR", "/sys/fs");
+        let answer = finish(cgleaf);
+        answer.expect(0);
+        let told = answer
+            .stderr
+            .lines()
+            .find(|line| line.contains("kept by its processes"));
+        assert!(
+            told.is_some_and(|line| line.contains("/sys/fs")),
+            "{answer:?}"
+        );
+    }
+    let mut cgleaf = sandbox.cgleaf(["run", "--parent", "x", "--tier", "group", "--", "true"]);
+    cgleaf.env("CGLEAF_SCOPE_DIR", "/sys/fs");
+    finish(cgleaf).expect(125);
+}
+
+#[test]
+fn leftovers() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let script = "setsid sh -c 'echo $$; exec sleep 1000 >/dev/null 2>&1' & sleep .3";
+    let run = |leftovers| {
+        sandbox.run(with_tier(
+            "run",
+            &[
+                "--session",
+                leftovers,
+                "--leftovers",
+                leftovers,
+                "--",
+                "sh",
+                "-c",
+                script,
+            ],
+        ))
+    };
+    let left = run("kill").expect(0).to_owned();
+    assert!(!runs(&left), "{left} lives");
+    let left = run("keep").expect(0).to_owned();
+    assert!(runs(&left), "{left} was ended");
+    kill(Pid::from_raw(left.parse().expect("a pid")), Signal::SIGKILL).expect("end it");
+    wait_until("the end in the record", || {
+        sandbox
+            .record("keep")
+            .is_some_and(|record| record["phase"] == "ended")
+    });
+    let script = "(sleep .5; echo late) & exit 3";
+    let answer = sandbox.run(with_tier(
+        "run",
+        &["--leftovers", "wait", "--", "sh", "-c", script],
+    ));
+    assert_eq!(answer.expect(3), "late");
+}
+
+#[test]
+fn a_timeout_with_and_without_grace() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let script = "setsid sh -c 'echo $$; exec sleep 1000 >/dev/null 2>&1' & sleep 1000";
+    let answer = sandbox.run(with_tier(
+        "run",
+        &["--timeout", "1s", "--", "sh", "-c", script],
+    ));
+    assert!(!runs(answer.expect(124)));
+    let script = "trap 'echo tidied; exit 0' TERM; while :; do sleep .01; done";
+    let answer = sandbox.run(with_tier(
+        "run",
+        &[
+            "--timeout",
+            "1s",
+            "--grace",
+            "1000",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ],
+    ));
+    assert_eq!(answer.expect(124), "tidied");
+}
+
+#[test]
+fn signals_and_a_killed_frontend() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let start = |session: &str, more: &[&str]| {
+        let mut words = vec!["run", "--tier", "group", "--session", session];
+        words.extend(more);
+        words.extend(["--", "sleep", "1000"]);
+        let child = sandbox.cgleaf(words).spawn().expect("start cgleaf");
+        let mut leader = String::new();
+        wait_until("the program", || {
+            leader = sandbox
+                .record(session)
+                .map_or_else(String::new, |record| record["leader"]["pid"].to_string());
+            std::fs::read(format!("/proc/{leader}/cmdline"))
+                .is_ok_and(|line| line.starts_with(b"sleep"))
+        });
+        (child, leader)
+    };
+    let (mut child, _) = start("t", &[]);
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).expect("send it");
+    assert_eq!(wait_for(&mut child).code(), Some(143));
+    // Without a lease the program goes on when the frontend is killed, with one it does not.
+    let (mut child, leader) = start("k", &[]);
+    child.kill().expect("kill it");
+    wait_for(&mut child);
+    assert!(runs(&leader));
+    kill(
+        Pid::from_raw(leader.parse().expect("a pid")),
+        Signal::SIGTERM,
+    )
+    .expect("end it");
+    wait_until("its end in the record", || {
+        sandbox
+            .record("k")
+            .is_some_and(|record| record["exit"]["signal"] == 15)
+    });
+    let (mut child, leader) = start("l", &["--die-with-frontend"]);
+    child.kill().expect("kill it");
+    wait_for(&mut child);
+    wait_until("the program's end", || !runs(&leader));
+}
+
+#[test]
+fn start_keeps_log_and_status() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let words = with_tier(
+        "start",
+        &[
+            "--session",
+            "s",
+            "--name",
+            "n",
+            "--",
+            "sh",
+            "-c",
+            "echo out; ps -o sid= -p $$; exit 6",
+        ],
+    );
+    assert_eq!(sandbox.run(words).expect(0), "s");
+    wait_until("its end", || {
+        sandbox
+            .record("s")
+            .is_some_and(|record| record["phase"] == "ended")
+    });
+    let record = sandbox.record("s").expect("a record");
+    assert_eq!(record["exit"]["code"], 6);
+    let log = std::fs::read_to_string(record["log"].as_str().expect("a log")).expect("read it");
+    let lines: Vec<&str> = log.lines().map(str::trim).collect();
+    assert_eq!(lines, ["out", &record["leader"]["pid"].to_string()]);
+    // The name is free again.
+    sandbox
+        .run(with_tier("run", &["--name", "n", "--", "true"]))
+        .expect(0);
+}
+
+#[test]
+fn on_a_terminal() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let mut terminal = Terminal::new(&sandbox);
+    terminal.type_in("cgleaf run --tier group --session z -- sh -c 'echo rea\"\"dy; read x; echo got-$x; exit 5'\r");
+    terminal.expect("ready");
+    terminal.type_in("\u{1a}");
+    terminal.expect("Stopped");
+    let leader = sandbox.record("z").expect("a record")["leader"]["pid"].to_string();
+    let stopped = || {
+        std::fs::read_to_string(format!("/proc/{leader}/stat"))
+            .is_ok_and(|stat| stat.contains(") T "))
+    };
+    assert!(stopped());
+    terminal.type_in("fg\r");
+    // What is typed before that is the shell's.
+    wait_until("the program going on", || !stopped());
+    terminal.type_in("hello\r");
+    terminal.expect("got-hello");
+    wait_until("the record", || {
+        sandbox
+            .record("z")
+            .is_some_and(|record| record["exit"]["code"] == 5)
+    });
+    terminal.type_in("cgleaf run --tier group -- sleep 1000\r");
+    terminal.type_in("\u{3}");
+    let (_, status) = terminal.line("true");
+    assert_eq!(status, 0);
+}
