@@ -4,10 +4,13 @@
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use caps::{CapSet, Capability, CapsHashSet};
 use cgleaf_shared::cgroup::{CgroupDir, session_of_leaf_name};
 use nix::fcntl::OFlag;
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{ForkResult, pipe2};
 
 use crate::scope::OWN;
@@ -32,10 +35,32 @@ pub(crate) fn start(parent: &CgroupDir, scope: &CgroupDir, name: &str) -> Result
     }
 }
 
-fn wait_and_clean(ended: OwnedFd, parent: &CgroupDir, scope: &CgroupDir, name: &str) {
-    // Before it waits: whoever looks for the helper's descriptors, terminal or working directory finds none of them here.
+/// What it does not need, it gives up: it removes directories and does nothing else. A signal that ends every helper must not
+/// end it first, it comes to its end by itself.
+fn settle() {
     let _ = nix::unistd::setsid();
     let _ = nix::sys::prctl::set_name(c"cgleaf-cleaner");
+    let mut ending = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        ending.add(signal);
+    }
+    let _ = ending.thread_block();
+    let permitted = caps::read(None, CapSet::Permitted).unwrap_or_default();
+    let kept: CapsHashSet = permitted
+        .into_iter()
+        .filter(|capability| *capability == Capability::CAP_DAC_OVERRIDE)
+        .collect();
+    for set in [CapSet::Ambient, CapSet::Inheritable] {
+        let _ = caps::clear(None, set);
+    }
+    for set in [CapSet::Effective, CapSet::Permitted] {
+        let _ = caps::set(None, set, &kept);
+    }
+    let _ = nix::sys::prctl::set_no_new_privs();
+}
+
+fn wait_and_clean(ended: OwnedFd, parent: &CgroupDir, scope: &CgroupDir, name: &str) {
+    settle();
     let mut byte = [0];
     let mut ended = std::fs::File::from(ended);
     while let Err(error) = ended.read(&mut byte) {
@@ -43,11 +68,24 @@ fn wait_and_clean(ended: OwnedFd, parent: &CgroupDir, scope: &CgroupDir, name: &
             return;
         }
     }
+    remove_own(scope);
     // A session that still lives keeps its leaf, and with it the scope directory: the next helper takes them over.
     for child in scope.children().unwrap_or_default() {
-        if child == OWN || session_of_leaf_name(&child).is_some() {
+        if session_of_leaf_name(&child).is_some() {
             let _ = write::remove_dir(scope, &child);
         }
     }
     let _ = write::remove_dir(parent, name);
+}
+
+/// An ending process closes its descriptors a moment before it leaves its cgroup.
+fn remove_own(scope: &CgroupDir) {
+    const TRIES: usize = 500;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for _ in 0..TRIES {
+        match write::remove_dir(scope, OWN) {
+            Err(error) if error.errno() == Some(libc::EBUSY) => std::thread::sleep(PAUSE),
+            _ => return,
+        }
+    }
 }

@@ -75,7 +75,11 @@ fn given(root: &CgroupRoot, path: &Path) -> Result<CgroupDir> {
     };
     match root.open_path(&path) {
         Err(error) if error.errno() == Some(libc::ENOENT) => made(&root.open_path(&parent)?, name),
-        other => Ok(other?),
+        other => {
+            let dir = other?;
+            nobody_in(&dir)?;
+            Ok(dir)
+        }
     }
 }
 
@@ -158,10 +162,15 @@ fn take(old: &OldScope, root: &CgroupRoot, boot: BootId) -> Result<Scope> {
             old.id
         );
     }
-    if let Ok(own) = dir.open_child(OWN)
-        && own.events()?.populated
-    {
-        bail!("another helper lives there");
-    }
+    nobody_in(&dir)?;
     Ok(Scope::new(dir)?)
+}
+
+/// Two helpers of one directory would each do what the other knows nothing of. Whether there is one is what the kernel says:
+/// one that is a zombie is in no cgroup.
+fn nobody_in(scope: &CgroupDir) -> Result<()> {
+    match scope.open_child(OWN) {
+        Ok(own) if own.events()?.populated => bail!("another helper lives in {}", scope.path()),
+        _ => Ok(()),
+    }
 }

@@ -418,7 +418,10 @@ fn turn_away(socket: &OwnedFd, refusal: Refusal) {
     // What the client has sent already, Hello and a request, would reset the connection if it were left unread: then the
     // client would get that instead of the reason.
     for _ in 0..2 {
-        if !matches!(wire::receive_bytes(socket.as_fd(), MAX_REQUEST), Ok(Some(_))) {
+        if !matches!(
+            wire::receive_bytes(socket.as_fd(), MAX_REQUEST),
+            Ok(Some(_))
+        ) {
             break;
         }
     }

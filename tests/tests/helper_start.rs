@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use cgleaf_shared::wire::{FreezeFlag, Reply, Request, Status, Target};
-use cgleaf_tests::frontend::{programs, wait_for};
+use cgleaf_tests::frontend::{finish, programs, wait_for};
 use cgleaf_tests::helper::{Client, Lair, Unit};
 use cgleaf_tests::scratch::{DEADLINE, cgroup_mount, wait_until};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
@@ -44,6 +44,28 @@ fn one_of_two_gets_the_socket_and_the_other_says_so() {
         u32::try_from(status(&lair.client()).pid.get()),
         Ok(lair.pid())
     );
+}
+
+/// The lock is the socket's; the directory has its own guard.
+#[test]
+fn two_sockets_do_not_make_two_helpers_of_one_directory() {
+    let Some(lair) = Lair::new(0) else { return };
+    let other = lair.socket().with_file_name("other.sock");
+    let mut command = Command::new(programs().join("cgleaf-helper"));
+    command
+        .args(["--mode", "direct", "--scope-dir"])
+        .arg(lair.scope())
+        .arg("--socket")
+        .arg(&other)
+        .stdin(Stdio::null());
+    let answer = finish(command);
+    assert_eq!(answer.code(), 1);
+    assert!(
+        answer.stderr.contains("another helper lives in"),
+        "{}",
+        answer.stderr
+    );
+    assert!(!other.exists());
 }
 
 #[test]
