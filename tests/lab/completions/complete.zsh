@@ -1,13 +1,14 @@
 # zsh complete.zsh FOLDER LINE: what zsh offers at the end of LINE, one a line.
 #
 # zsh completes only where its line editor runs, so an interactive zsh runs on a pseudo-terminal, and a wrapper around
-# compadd, which every offer goes through, prints what is offered.
+# compadd, which every offer goes through, prints what is offered. No dump is written (-D, and no -d after it: that turns it
+# on again, and as root it would put a file in the place of the device that it was given).
 zmodload zsh/zpty
 zpty inner zsh -f -i
 {
     print -r -- "PROMPT= RPROMPT= PS2="
     print -r -- "fpath=(${(q)1} \$fpath)"
-    print -r -- "autoload -U compinit && compinit -D -u -d /dev/null"
+    print -r -- "autoload -U compinit && compinit -u -D"
     print -r -- 'compadd() {
         if [[ ${@[1,(i)(-|--)]} == *-(O|A|D)\ * ]]; then builtin compadd "$@"; return; fi
         local -a __hits
