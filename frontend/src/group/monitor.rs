@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cgleaf_shared::process::{Pid, Proc, ProcView};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
@@ -171,10 +171,8 @@ impl Monitor<'_> {
 
     /// To the leader, whose number is its own until it is reaped here.
     fn forward(&self, signal: i32) {
-        if self.exit.is_none()
-            && let Ok(signal) = Signal::try_from(signal)
-        {
-            let _ = kill(nix::unistd::Pid::from_raw(self.program.get()), signal);
+        if self.exit.is_none() {
+            crate::sys::signal_child(self.program, signal);
         }
     }
 

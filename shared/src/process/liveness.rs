@@ -8,9 +8,10 @@ use std::io;
 use nix::errno::Errno;
 use nix::sys::signal::killpg;
 
+use super::directory::ProcessDir;
 use super::identity::{Pid, ProcessId};
 use super::pidfd::{Pidfd, PidfdError};
-use super::reader::{Proc, ProcView, ProcessDir, ReadError};
+use super::reader::{Proc, ProcView, ReadError};
 use super::stat::State;
 use crate::id::BootId;
 

@@ -3,6 +3,7 @@
 //! The parsers are functions of bytes ([`stat::parse`], [`status::parse`], [`files`]); [`Proc`] and [`ProcessDir`] read
 //! the files; [`liveness`] judges.
 
+pub mod directory;
 pub mod files;
 pub mod identity;
 pub mod liveness;
@@ -11,10 +12,11 @@ pub mod reader;
 pub mod stat;
 pub mod status;
 
+pub use directory::ProcessDir;
 pub use files::Autogroup;
 pub use identity::{Pid, ProcessId, StartTicks};
 pub use liveness::Liveness;
 pub use pidfd::{Pidfd, PidfdError};
-pub use reader::{Proc, ProcView, ProcessDir, ReadError};
+pub use reader::{Proc, ProcView, ReadError};
 pub use stat::{Stat, State};
 pub use status::{Status, Uids};
