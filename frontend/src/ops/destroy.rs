@@ -10,7 +10,7 @@ use super::freeze::Held;
 use super::grip::{Grip, earlier_boot, not_proven};
 use super::members::Listing;
 use super::reach::Reach;
-use super::resolve::{not_found, parse};
+use super::resolve::parse;
 use super::session::Session;
 use super::state::LeafSeen;
 use super::strays;
@@ -156,8 +156,7 @@ impl Destroy<'_> {
         }
         match self.reach.see_leaf(session) {
             LeafSeen::Gone => {}
-            LeafSeen::None if session.record().is_none() => return Err(not_found(id.as_str())),
-            // The id is claimed, and its maker now finds the tombstone.
+            // The id is claimed, and its maker now finds the tombstone; or found it already and took the claim back.
             LeafSeen::None => {}
             LeafSeen::EarlierBoot => return Err(earlier_boot(id)),
             LeafSeen::Tampered(why) => return Err(not_proven(id, &why)),
