@@ -1,55 +1,18 @@
-//! Steps 2 and 4 to 6 of DESIGN 4's destroy, which the end of a `run` has in common with it: hold, grace, kill, and the
-//! wait for the proof.
+//! Steps 2, 4 and 6 of DESIGN 4's destroy: the hold, the grace, and what is said when something does not end.
 
 use std::time::Duration;
 
-use cgleaf_shared::id::SessionId;
 use cgleaf_shared::wire::FreezeFlag;
 
-use super::destroyed::KillWay;
 use super::freeze::Held;
 use super::grip::Grip;
 use super::inspect::{MOST_NAMED, blockers, partial};
 use super::reach::Reach;
-use super::session::Session;
 use crate::client::Deadline;
 use crate::error::{Error, Result};
-use crate::trace::Role;
 
 /// How long the members may take to stand still before the kill goes on without.
 const HOLD: Duration = Duration::from_secs(2);
-
-/// Ends everything in a session's leaf, for whoever ran it: no tombstone is laid, no record is written, the leaf stays.
-/// How many processes there were.
-///
-/// # Errors
-/// PARTIAL: after `timeout` something lives, and is named. HELPER_UNREACHABLE, REFUSED.
-pub fn end(
-    reach: &Reach,
-    session: &SessionId,
-    grace: Option<Duration>,
-    timeout: Duration,
-) -> Result<usize> {
-    let session = Session {
-        id: session.clone(),
-        found: reach.record(session)?,
-        listed: None,
-    };
-    let Some(mut grip) = reach.try_grip(&session, Role::Create)? else {
-        return Ok(0);
-    };
-    let mut notices = Vec::new();
-    let held = grip.hold_for_the_end(reach, &mut notices);
-    let listing = grip.list_members()?;
-    if let Some(time) = grace {
-        grip.grace(&held, time)?;
-    }
-    if grip.end_all(KillWay::Atomic, Deadline::after(timeout))? {
-        Ok(listing.members.len() + listing.hidden)
-    } else {
-        Err(grip.still_alive(&held, timeout))
-    }
-}
 
 impl Grip {
     /// A hold is a help against forks and for finding strays, no condition: whatever is in its way, the kill works.

@@ -13,7 +13,7 @@ use crate::error::{Code, Error, Result};
 
 /// After the first of these times without an end the kill is written again, then after twice that, and so on:
 /// `cgroup.kill` raced fork until 6.14. Whoever is left then gets SIGKILL as a process too: what `cgroup.kill` sends to
-/// one whose main thread has ended stays with that thread, and the others run on (seen on 6.18).
+/// one whose main thread has ended stays with that thread, and the others run on (seen on 6.1 and 6.18).
 const KILL_AGAIN: Duration = Duration::from_millis(50);
 const KILL_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
 /// How long one hold of the loop for older kernels may take.
@@ -45,11 +45,6 @@ impl Grip {
             if deadline.left().is_none() {
                 return Ok(false);
             }
-            if way == KillWay::Atomic {
-                // The cgroup.kill of 6.1 and 6.18 signals the main thread, not the process, and so never ends one whose main
-                // thread has exited. A signal by pidfd does. What may not be signalled is named when the time is over.
-                drop(self.send_to_all(libc::SIGKILL));
-            }
             pause = (pause * 2).min(KILL_AGAIN_AT_MOST);
         }
     }
@@ -63,7 +58,11 @@ impl Grip {
         }
         match way {
             KillWay::Each => self.kill_each(),
-            KillWay::Atomic if again => self.send_to_all(libc::SIGKILL).map(|_| ()),
+            KillWay::Atomic if again => {
+                // Whoever cannot be signalled is named when the time is over.
+                drop(self.send_to_all(libc::SIGKILL));
+                Ok(())
+            }
             KillWay::Atomic => Ok(()),
         }
     }

@@ -28,7 +28,6 @@ pub use adopt::Adopted;
 pub(crate) use adopt::gather_into;
 pub use destroy::destroy;
 pub use destroyed::{DestroyOptions, Destroyed, KillWay, StrayPolicy};
-pub use end::end;
 pub use freeze::{Freeze, ThawEnd, freeze, hold_for, thaw};
 pub use gc::{Gc, Kept, gc};
 pub use inspect::{MemberInfo, Processes, describe_blockers, processes};
