@@ -72,7 +72,7 @@ fn leave_to_a_child(client: &Client, word: &str) -> ExitCode {
         .arg(format!(
             "inherited:{}:{}",
             client.as_fd().as_raw_fd(),
-            cgleaf_tests::scratch::tag()
+            std::process::id()
         ))
         .args([word, "exit"])
         .spawn()
