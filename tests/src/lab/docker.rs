@@ -58,6 +58,12 @@ impl Docker {
         command
     }
 
+    /// What `DOCKER_HOST` has to be for a client of another kind.
+    #[must_use]
+    pub fn host(&self) -> String {
+        format!("unix://{}/docker.sock", self.dir.path().display())
+    }
+
     /// Makes an image of a static busybox and these static programs, which lie in its /bin.
     ///
     /// # Errors
