@@ -3,18 +3,19 @@
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cgleaf_shared::wire::{self, Hello, RefusalCode, Reply, Request};
 use cgleaf_tests::fuse::StuckFile;
-use cgleaf_tests::helper::{Client, Unit};
-use cgleaf_tests::scratch::{DEADLINE, Scratch, skip, wait_until};
+use cgleaf_tests::helper::{Client, Unit, client_in};
+use cgleaf_tests::scratch::{DEADLINE, Scratch, skip, tag, wait_until};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 
-/// A node service in a cgroup of its own.
+/// A helper of a root mode in a cgroup of its own.
 struct Node {
     unit: Option<Unit>,
+    cgroup: PathBuf,
     socket: PathBuf,
     directory: PathBuf,
     _scratch: Scratch,
@@ -24,14 +25,19 @@ impl Node {
     fn start(name: &str) -> Option<Self> {
         let scratch = Scratch::new(0)?;
         let cgroup = scratch.child("cgleaf-helper-node.service", 0);
-        let directory =
-            std::env::temp_dir().join(format!("cgleaf-s{}-{name}", cgleaf_tests::scratch::tag()));
+        Self::with(name, scratch, &cgroup, &["--mode", "node-service"])
+    }
+
+    fn with(name: &str, scratch: Scratch, cgroup: &Path, arguments: &[&str]) -> Option<Self> {
+        let directory = std::env::temp_dir().join(format!("cgleaf-s{}-{name}", tag()));
         fs::create_dir(&directory).expect("make a directory");
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).expect("chmod");
         let socket = directory.join("helper.sock");
-        let unit = Unit::start(&cgroup, &socket, 0, &["--mode", "node-service"], None);
+        let unit = Unit::start(cgroup, &socket, 0, arguments, None);
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).expect("chmod");
         Some(Self {
             unit: Some(unit),
+            cgroup: cgroup.to_owned(),
             socket,
             directory,
             _scratch: scratch,
@@ -135,4 +141,72 @@ fn what_is_not_received_is_dropped_without_a_wait() {
     assert!(!closing.is_finished());
     drop(stuck);
     closing.join().expect("the wait ends with the file system");
+}
+
+/// A system service of one user, in that user's slice.
+fn system_service(name: &str, uid: u32) -> Option<Node> {
+    let scratch = Scratch::new(0)?;
+    let slice = scratch.child(&format!("user-{uid}.slice"), 0);
+    let cgroup = slice.join("cgleaf-helper.service");
+    fs::create_dir(&cgroup).expect("make the unit's cgroup");
+    Node::with(
+        name,
+        scratch,
+        &cgroup,
+        &["--mode", "system-service", "--uid", &uid.to_string()],
+    )
+}
+
+/// Asks until nothing more is taken, and reads no answer: each holds a descriptor in flight.
+fn deaf(client: &Client, request: &[u8]) {
+    let asked = (0..100_000)
+        .take_while(|_| wire::send(client.as_fd(), request, None, false).is_ok())
+        .count();
+    assert!(asked < 100_000, "every answer is kept");
+}
+
+/// Descriptors in flight are one purse for each uid, and all root instances are uid 0.
+#[test]
+fn slow_clients_of_one_root_instance_do_not_stop_another() {
+    let Some(slow) = system_service("slow", 1000) else {
+        return;
+    };
+    let Some(other) = system_service("other", 1001) else {
+        return;
+    };
+    let slice = slow
+        .cgroup
+        .parent()
+        .expect("a slice")
+        .join("session-1.scope");
+    fs::create_dir(&slice).expect("make the login's scope");
+    let mut program = client_in(&slice, 1000, &[], &slow.socket, &["enrol=s"]);
+    assert!(program.line().starts_with("enrolled"));
+    let open = wire::encode_request(&Request::Open {
+        session: "s".parse().expect("an id"),
+    })
+    .expect("a request");
+    let crowd: Vec<Client> = (0..30).map(|_| slow.client()).collect();
+    crowd.iter().for_each(|client| deaf(client, &open));
+
+    assert_answers(&other.client());
+    let theirs = other
+        .cgroup
+        .parent()
+        .expect("a slice")
+        .join("session-2.scope");
+    fs::create_dir(&theirs).expect("make the login's scope");
+    let mut neighbour = client_in(
+        &theirs,
+        1001,
+        &[],
+        &other.socket,
+        &["enrol=n", "list", "kill=n"],
+    );
+    assert!(neighbour.line().starts_with("enrolled"));
+    assert_eq!(neighbour.line(), "sessions n");
+    // And of the one with the slow clients, its own user is still served.
+    let mut user = client_in(&slice, 1000, &[], &slow.socket, &["list", "kill=s"]);
+    assert_eq!(user.line(), "sessions s");
+    assert_eq!(user.line(), "killed");
 }
