@@ -111,7 +111,7 @@ environment_docker_default() { in_docker "$1"; }
 environment_docker_host_cgroupns() { in_docker "$1" --cgroupns=host; }
 environment_docker_init() { in_docker "$1" --init; }
 environment_docker_user() { in_docker "$1" --user 1000; }
-environment_docker_read_only() { in_docker "$1" --read-only --tmpfs /tmp; }
+environment_docker_read_only() { in_docker "$1" --read-only --tmpfs /tmp --tmpfs /run; }
 # A container that may write its own cgroup namespace: processes already sit in its root.
 environment_docker_writable() {
     docker_up
@@ -135,9 +135,9 @@ S
     "$here/docker" cli run --rm --network none --cap-add SYS_ADMIN --security-opt "seccomp=$work/seccomp.json" cgleaf-matrix \
         sh -c "mount -o remount,rw /sys/fs/cgroup && exec suite $1"
 }
-# A development workspace under kubernetes' default options.
+# A development workspace under kubernetes' default options: only its home and /tmp can be written.
 environment_kubernetes() {
-    in_docker "$1" --user 1000 --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp
+    in_docker "$1" --user 1000 --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp --tmpfs /home/lab:uid=1000,mode=700
 }
 
 # Rootless, in a guest, by its user: Debian's podman and crun from the cache, one uid mapped, no image but a folder.

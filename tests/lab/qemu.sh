@@ -16,7 +16,7 @@ run_qemu() {
     nice timeout --foreground --kill-after=10 "$timeout" "${qemu[@]}" -accel tcg -cpu max -m "$memory" -smp "$cpus" -M q35 -nodefaults \
         -no-user-config -display none -serial stdio -no-reboot "$@" </dev/null >"$log" 2>&1 &
     emulator=$!
-    trap 'kill "$emulator" 2>/dev/null; rm -f "$log"' EXIT
+    trap 'kill "$emulator" 2>/dev/null || true; rm -f "$log"' EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
     tail --pid="$emulator" --lines=+1 --follow "$log" | sed -u 's,\r$,,' &
