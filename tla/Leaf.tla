@@ -117,9 +117,11 @@ Reboot ==
     /\ hist' = [hist EXCEPT !.barred = {}, !.answered = FALSE]
     /\ UNCHANGED <<rec, tomb>>
 
-Machine ==
-    \/ ProgramForks \/ ProgramExits \/ Blocks \/ Unblocks \/ EmptyVanishes \/ Namesake \/ Reboot
+Program ==
+    \/ ProgramForks \/ ProgramExits \/ Blocks \/ Unblocks
     \/ \E kind \in {"child", "marked"} : BecomesStray(kind)
+
+Machine == Program \/ EmptyVanishes \/ Namesake \/ Reboot
 
 ----------------------------------------------------------------------------
 (* create: claim, enrol, look for the tombstone, exec *)

@@ -80,6 +80,10 @@ NoHold(d) ==   \* an ancestor is frozen, or it cannot be held
     /\ AtD(d, "hold") /\ ToD(d, "strays-held")
     /\ UNCHANGED <<rec, tomb, hist>> /\ UNCHANGED still /\ UNCHANGED rest4
 
+EmptyHold(d) ==   \* nobody is left to be held
+    /\ AtD(d, "frozen") /\ op = NoOp /\ ~Populated /\ ToD(d, "strays-held")
+    /\ UNCHANGED <<rec, tomb, hist>> /\ UNCHANGED still /\ UNCHANGED rest4
+
 RunEnds ==     \* run writes the end of its program into the record
     /\ rec.phase = "running" /\ mem = 0 /\ T.start.creates
     /\ rec' = [rec EXCEPT !.phase = "destroyed"]
@@ -128,8 +132,15 @@ FollowGc(g, l) ==
       [] l.event = "GcRemove" -> GcRemove(g) /\ rec' = NoRec
       [] OTHER -> FALSE
 
-FollowHelper(l) ==
-    CASE l.event = "MakeLeaf" -> \E c \in Creators : MakeLeaf(c)
+\* Before each write the leaf was opened and verified: the helper's line before says so. At its start it reads what it writes to.
+Checked(a) ==
+    /\ seen[a] > 0
+    /\ LET before == T.lines[a][seen[a]] IN
+       before.event = "HelperStart" \/ (before.event = "Verify" /\ before.verdict = "proven")
+
+FollowHelper(a, l) ==
+    /\ l.event \in {"SetFlags", "KillLeaf", "RemoveLeaf"} => Checked(a)
+    /\ CASE l.event = "MakeLeaf" -> \E c \in Creators : MakeLeaf(c)
       [] l.event = "Enrol" -> \E c \in Creators : Enrol(c, l.ok)
       [] l.event = "Verify" ->
             /\ l.verdict = "proven" => dir.on /\ dir.genuine
@@ -140,7 +151,7 @@ FollowHelper(l) ==
       [] l.event = "KillLeaf" -> (\E d \in Destroyers : KillLeaf(d)) \/ OwnerKills
       [] l.event = "RemoveLeaf" ->
             \/ \E d \in Destroyers : RemoveLeaf(d, l.gone)
-            \/ l.gone /\ EmptyVanishes
+            \/ l.gone /\ EmptyVanishes      \* run's, gc's
             \/ (l.gone => ~dir.on) /\ Still
       [] l.event = "ConnEnd" -> (\E d \in Destroyers : ConnEnd(d)) \/ (OtherHold /\ ~op'.hold)
       [] l.event = "HelperDies" -> HelperDies
@@ -153,19 +164,19 @@ FollowClient(l) ==
       [] OTHER -> FALSE
 
 HiddenLeaf ==
-    \/ Machine \/ ForgetFlags \/ RunEnds \/ OtherHold
+    \/ Program \/ (T.start.vanish /\ EmptyVanishes) \/ ForgetFlags \/ RunEnds \/ OtherHold
     \/ T.start.clients /\ (UserFreeze \/ UserThaw)
     \/ T.start.helpers > 1 /\ HelperDies
     \/ \E c \in Creators \cap Actors : LeafTaken(c) \/ LeafLost(c)
     \/ \E d \in Destroyers \cap Actors :
-         \/ BeginDestroy(d) \/ Unknown(d) \/ Hold(d) \/ HoldFails(d) \/ NoHold(d) \/ Release(d) \/ ConnEnd(d)
+         \/ BeginDestroy(d) \/ Unknown(d) \/ Hold(d) \/ HoldFails(d) \/ NoHold(d) \/ EmptyHold(d) \/ Release(d) \/ ConnEnd(d)
          \/ KillRefused(d) \/ KillAgain(d) \/ WaitTimesOut(d)
          \/ FindLeaf(d, FALSE) /\ rec.phase = "none"
-         \/ RemoveLeaf(d, FALSE) \/ (~Stands(d) /\ RemoveLeaf(d, TRUE))
+         \/ (~Stands(d) /\ RemoveLeaf(d, TRUE))
          \/ \E v \in {"proven", "gone", "foreign", "unreadable"} : Verify(d, v)
 
 LeafOver ==
-    /\ \A c \in Creators \cap Actors : ~InFlight(c)
+    /\ \A c \in Creators \cap Actors : ~cr[c].lives \/ (~InFlight(c) /\ cr[c].at # Failed)
     /\ \A d \in Destroyers \cap Actors : de[d].pc \in {"done", "dead"}
     /\ \A g \in Collectors \cap Actors : AtG(g, "idle")
 
@@ -175,7 +186,7 @@ FollowLeaf(a, l) ==
     IF a \in Creators THEN FollowCreate(a, l)
     ELSE IF a \in Destroyers THEN FollowDestroy(a, l)
     ELSE IF a \in Collectors THEN FollowGc(a, l)
-    ELSE IF l.by = "helper" THEN FollowHelper(l) ELSE FollowClient(l)
+    ELSE IF l.by = "helper" THEN FollowHelper(a, l) ELSE FollowClient(l)
 
 All == Sum(Actors) = T.total
 AllDone == All /\ (IF InGroup THEN GroupOver ELSE LeafOver)

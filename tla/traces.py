@@ -71,6 +71,7 @@ class Trace:
             if fields.get("format") != 1 or fields.get("kind") not in WORDS or self.kind not in (None, fields["kind"]):
                 raise BadTrace(f"line {number}: a header of another format or kind")
             self.kind = fields["kind"]
+            self.vanish = fields.get("vanish") is True
             return
         if self.kind is None:
             raise BadTrace(f"line {number}: no header before it")
@@ -133,7 +134,7 @@ class Trace:
             return {"ownProc": begin["proc"] == "own", "rebooted": begin["boot"] == "other", "readable": not unread,
                     "mayHide": any(e == "Look" and f["shows"] == "none" for e, f in events)}
         letters = [actor[0] for actor in self.actors]
-        return {"clients": "u" in letters, "creates": "c" in letters, "helpers": letters.count("h")}
+        return {"clients": "u" in letters, "creates": "c" in letters, "vanish": self.vanish, "helpers": letters.count("h")}
 
     def tla(self):
         actors = [f"{actor} |-> <<{', '.join(self.line_tla(i) for i in indexes)}>>" for actor, indexes in self.actors.items()]
@@ -207,19 +208,41 @@ def verdicts(kind, traces, run):
 
 
 def tampered(trace_text):
-    """Every trace that one small lie makes of this one: (what was done, text)."""
-    lines = trace_text.splitlines()
-    for i in range(1, len(lines)):
-        if '"world-' in lines[i] or '"world"' in lines[i]:
+    """Every trace that one small lie makes of this one: (what was done, lines)."""
+    raw = trace_text.splitlines()
+    rows = [json.loads(line) for line in raw]
+    for i in range(1, len(rows)):
+        if "event" not in rows[i] or str(rows[i].get("actor", "")).startswith("world"):
             continue
-        yield f"line {i + 1} dropped", lines[:i] + lines[i + 1:]
-        if i + 1 < len(lines) and lines[i] != lines[i + 1]:
-            yield f"lines {i + 1} and {i + 2} swapped", lines[:i] + [lines[i + 1], lines[i]] + lines[i + 2:]
-        fields = json.loads(lines[i])
-        for name, other in LIES.get(fields.get("event"), {}).items():
-            if fields.get(name) in other:
-                lie = json.dumps({**fields, name: other[fields[name]]})
-                yield f"line {i + 1}: {name} {fields[name]} made {other[fields[name]]}", lines[:i] + [lie] + lines[i + 1:]
+        later = [j for j in range(i + 1, len(rows)) if rows[j].get("actor") == rows[i]["actor"]]
+        after = rows[later[0]] if later else {}
+        if tells(rows[i], after):
+            yield f"line {i + 1} dropped", raw[:i] + raw[i + 1:]
+            if after and what(after) != what(rows[i]) and tells(after, {}):
+                lie = raw[:]
+                lie[i], lie[later[0]] = (json.dumps({**{k: v for k, v in rows[i].items() if k in ("t0", "t1")}, **what(after)}),
+                                         json.dumps({**{k: v for k, v in after.items() if k in ("t0", "t1")}, **what(rows[i])}))
+                yield f"lines {i + 1} and {later[0] + 1} swapped", lie
+        for name, other in LIES.get(rows[i]["event"], {}).items():
+            if rows[i].get(name) in other:
+                lie = json.dumps({**rows[i], name: other[rows[i][name]]})
+                yield f"line {i + 1}: {name} {rows[i][name]} made {other[rows[i][name]]}", raw[:i] + [lie] + raw[i + 1:]
+
+
+def what(row):
+    return {k: v for k, v in row.items() if k not in ("t0", "t1")}
+
+
+def tells(row, after):
+    """Is a trace without this line another one? Not where the model lets it happen, or be left out, unseen."""
+    event = row["event"]
+    if event == "Verify":       # who writes must have looked; who only reads may look or not
+        return after.get("event") in ("SetFlags", "KillLeaf", "RemoveLeaf")
+    if event == "LookTomb":     # who finds it gives up, and one may give up for any reason
+        return not row["found"]
+    if event == "Exec":         # who is killed before it was in the leaf too
+        return bool(after)
+    return event not in ("Frozen", "UserFreeze", "UserThaw", "ConnEnd", "HelperDies")
 
 
 LIES = {
