@@ -1,0 +1,11 @@
+//! Helpers of a test's own, started by it or as a service manager would, and clients that speak to them over the wire.
+
+mod client;
+mod enrolled;
+mod lair;
+mod unit;
+
+pub use client::{Client, session};
+pub use enrolled::{Enrolled, client_in, client_program};
+pub use lair::Lair;
+pub use unit::Unit;

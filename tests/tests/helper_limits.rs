@@ -1,0 +1,157 @@
+//! What a helper refuses because there is no more of it, or because the place is unfit, and how it says so.
+
+use std::fs;
+use std::os::fd::AsFd;
+
+use cgleaf_shared::process::Pid;
+use cgleaf_shared::wire::{self, RefusalCode, Reply, Request, Target};
+use cgleaf_tests::helper::{Client, Lair, session};
+
+#[test]
+fn quotas_are_for_each_domain() {
+    let Some(mut lair) = Lair::without_helper(0) else {
+        return;
+    };
+    lair.start(&["--max-sessions", "2", "--max-clients", "3"]);
+    let client = lair.client();
+    let one = client.create(session("one"));
+    let _two = client.create(session("two"));
+    assert_eq!(
+        client.refused(&Request::Create {
+            new: session("three")
+        }),
+        RefusalCode::QuotaSessions
+    );
+    assert_eq!(
+        client.call(&Request::Remove {
+            target: Target::from(&one)
+        }),
+        Reply::Removed(wire::Removal {
+            removed: true,
+            leftover: vec![]
+        })
+    );
+    let _three = client.create(session("three"));
+    let _others = [lair.client(), lair.client()];
+    let socket = Client::connect_silently(&lair.socket()).unwrap();
+    let packet = wire::receive(socket.as_fd(), wire::MAX_REPLY)
+        .unwrap()
+        .unwrap();
+    match wire::decode_reply(&packet.bytes).unwrap() {
+        Reply::Refused(refusal) => assert_eq!(refusal.kind(), RefusalCode::QuotaClients),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_limit_of_the_kernels_is_named_with_its_path() {
+    let Some(lair) = Lair::new(0) else { return };
+    fs::write(lair.scope().join("cgroup.max.descendants"), "3").unwrap();
+    let client = lair.client();
+    let one = client.create(session("one"));
+    let _two = client.create(session("two"));
+    let refusal = client.refusal(&Request::Create {
+        new: session("three"),
+    });
+    assert_eq!(refusal.kind(), RefusalCode::CgroupLimit);
+    let limit = lair.scope().join("cgroup.max.descendants");
+    assert!(
+        refusal
+            .message
+            .contains(&format!("{} = 3", limit.display())),
+        "{}",
+        refusal.message
+    );
+    assert_eq!(lair.cgroups().len(), 3);
+    let removed = client.call(&Request::Remove {
+        target: Target::from(&one),
+    });
+    assert!(matches!(removed, Reply::Removed(removal) if removal.removed));
+    let _three = client.create(session("three"));
+}
+
+#[test]
+fn nothing_is_made_beneath_what_is_frozen_or_threaded() {
+    let Some(lair) = Lair::new(0) else { return };
+    let mut program = lair.enrolled(&["enrol=one"]);
+    assert!(program.line().starts_with("enrolled"));
+    let client = lair.client();
+    let nested = || {
+        let mut new = session("nested");
+        new.parent = Some("one".parse().unwrap());
+        Request::Create { new }
+    };
+    let leaf = lair.scope().join("cgleaf-one.leaf");
+    fs::write(leaf.join("cgroup.freeze"), "1").unwrap();
+    assert_eq!(client.refused(&nested()), RefusalCode::ParentFrozen);
+    fs::write(leaf.join("cgroup.freeze"), "0").unwrap();
+    let mut beneath = lair.enrolled(&["enrol=two,one"]);
+    assert!(beneath.line().starts_with("enrolled"));
+    fs::write(leaf.join("cgroup.freeze"), "1").unwrap();
+    let mut new = session("nested");
+    new.parent = Some("two".parse().unwrap());
+    let refusal = client.refusal(&Request::Create { new });
+    assert_eq!(refusal.kind(), RefusalCode::ParentFrozen);
+    assert!(
+        refusal.message.contains("cgleaf-one.leaf is frozen"),
+        "{}",
+        refusal.message
+    );
+    fs::write(leaf.join("cgroup.freeze"), "0").unwrap();
+    client.destroy(&Target::from(&client.open("two").attestation));
+    // A program that makes itself a threaded cgroup is still listed where the kernel lists it, and is killed.
+    fs::create_dir(leaf.join("threads")).unwrap();
+    fs::write(leaf.join("threads/cgroup.type"), "threaded").unwrap();
+    assert_eq!(client.refused(&nested()), RefusalCode::Unsupported);
+    fs::write(
+        leaf.join("threads/cgroup.threads"),
+        program.pid().to_string(),
+    )
+    .unwrap();
+    let target = Target::from(&client.open("one").attestation);
+    match client.call(&Request::Members {
+        target: target.clone(),
+        after: None,
+    }) {
+        Reply::Members(page) => {
+            let pids: Vec<_> = page.members.iter().map(|member| member.pid).collect();
+            assert_eq!(pids, [Pid::new(i32::try_from(program.pid()).unwrap())]);
+        }
+        other => panic!("{other:?}"),
+    }
+    client.destroy(&target);
+}
+
+/// Its own leaf a program cannot make threaded while the helper sits beside it; one that is nested it can. That one cannot
+/// be killed at once, which is said as such, and its members are still found.
+#[test]
+fn a_threaded_leaf_is_listed_and_its_kill_is_left_to_others() {
+    let Some(lair) = Lair::new(0) else { return };
+    let mut program = lair.enrolled(&["enrol=one"]);
+    assert!(program.line().starts_with("enrolled"));
+    let client = lair.client();
+    let mut new = session("inner");
+    new.parent = Some("one".parse().unwrap());
+    let inner = Target::from(&client.create(new));
+    let leaf = lair.scope().join("cgleaf-one.leaf/cgleaf-inner.leaf");
+    fs::write(leaf.join("cgroup.type"), "threaded").unwrap();
+    fs::write(leaf.join("cgroup.threads"), program.pid().to_string()).unwrap();
+    let members = |target: &Target| match client.call(&Request::Members {
+        target: target.clone(),
+        after: None,
+    }) {
+        Reply::Members(page) => page
+            .members
+            .into_iter()
+            .map(|member| (member.pid, member.cgroup))
+            .collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    let pid = Pid::new(i32::try_from(program.pid()).unwrap());
+    assert_eq!(members(&inner), [(pid, String::new())]);
+    let kill = Request::Kill { target: inner };
+    assert_eq!(client.refused(&kill), RefusalCode::Unsupported);
+    let outer = Target::from(&client.open("one").attestation);
+    assert_eq!(members(&outer).len(), 1);
+    client.destroy(&outer);
+}
