@@ -293,8 +293,14 @@ fn a_claim_that_came_to_nothing_goes_when_its_maker_is_dead() {
     assert_eq!(sandbox.state("claimed"), "starting");
     let kept = sandbox.run(["--json", "gc"]).json()["result"].clone();
     assert_eq!(kept["removed"], json!([]), "{kept}");
+    // A destroy has answered, and the maker has not looked for the tombstone yet: both must stay.
+    let destroy = ["destroy", "--strays", "ignore", "claimed"];
+    sandbox.run(destroy).expect(0);
+    let kept = sandbox.run(["--json", "gc"]).json()["result"].clone();
+    assert_eq!(kept["removed"], json!([]), "{kept}");
+    assert!(sandbox.sessions().join("claimed.tomb").exists());
     drop(maker);
-    assert_eq!(sandbox.state("claimed"), "ended");
+    assert_eq!(sandbox.state("claimed"), "destroyed");
     let done = sandbox.run(["--json", "gc"]).json()["result"].clone();
     assert_eq!(done["removed"], json!(["claimed"]), "{done}");
     // One whose leaf the helper has is kept, whoever made it.

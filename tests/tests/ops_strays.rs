@@ -22,16 +22,18 @@ fn with_a_stray(sandbox: &Sandbox, outside: &Path, session: &str) -> (Background
     (leader, [shell, sleep])
 }
 
+/// The child of that name, once it has it: right after a fork it still has its parent's.
 fn child_of(pid: i32, comm: &str) -> i32 {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    children
-        .split_whitespace()
-        .find(|child| {
-            fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|name| name.trim() == comm)
-        })
-        .unwrap_or_else(|| panic!("{pid} has no child {comm}"))
-        .parse()
-        .unwrap()
+    let mut found = None;
+    wait_until(comm, || {
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        found = children.split_whitespace().find_map(|child| {
+            let name = fs::read_to_string(format!("/proc/{child}/comm")).ok()?;
+            (name.trim() == comm).then(|| child.parse().unwrap())
+        });
+        found.is_some()
+    });
+    found.unwrap()
 }
 
 fn pids(strays: &Value) -> Vec<i64> {

@@ -173,7 +173,7 @@ fn judge<'s>(reach: &Reach, session: &'s Session) -> std::result::Result<&'s Rec
     if let Some(reason) = alive(session, record, &look) {
         return Err(reason);
     }
-    if !record.phase.is_over() && record.maker.may_live() {
+    if may_still_start(record) || (!record.phase.is_over() && record.maker.may_live()) {
         return Err("whoever made it is still at it".to_owned());
     }
     Ok(record)
@@ -256,13 +256,18 @@ fn lift_tombstones(reach: &Reach, store: &Store, dry_run: bool, done: &mut Gc) -
     Ok(())
 }
 
+/// Whether its maker may live and may not have looked for the tombstone yet: it came to no leaf that the record knows of,
+/// whatever a destroy has written there since. Without record and tombstone it would start its program after that destroy.
+fn may_still_start(record: &Record) -> bool {
+    record.attestation.is_none() && record.maker.may_live()
+}
+
 /// Whether somebody who claimed that id has not looked for its tombstone yet, or a destroy is under way.
 fn is_needed(reach: &Reach, id: &SessionId) -> Result<bool> {
     Ok(match reach.record(id)? {
         Some(Found::Record(record)) => match record.phase {
-            Phase::Intent => record.maker.may_live(),
             Phase::Destroying => true,
-            _ => false,
+            _ => may_still_start(&record),
         },
         _ => false,
     })
