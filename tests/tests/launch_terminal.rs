@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use cgleaf_tests::frontend::{Sandbox, finish};
-use cgleaf_tests::scratch::wait_until;
+use cgleaf_tests::scratch::{start_tmux, wait_until};
 use cgleaf_tests::terminal::Terminal;
 
 /// The state of the frontend of a session, as its record names it.
@@ -259,15 +259,19 @@ fn edit(sandbox: &Sandbox, prefix: &str, name: &str) -> (String, String) {
         words.extend(keys);
         tmux(&words).expect(0);
     };
-    tmux(&[
-        "new-session",
-        "-d",
-        "-x",
-        "80",
-        "-y",
-        "24",
-        "PS1='$ ' exec bash --norc --noprofile",
-    ])
+    start_tmux(|| {
+        let answer = tmux(&[
+            "new-session",
+            "-d",
+            "-x",
+            "80",
+            "-y",
+            "24",
+            "PS1='$ ' exec bash --norc --noprofile",
+        ]);
+        let stderr = answer.stderr.clone();
+        (answer, stderr)
+    })
     .expect(0);
     wait_until("a prompt", || screen().contains('$'));
     let line = format!("{prefix}vim -u NONE -i NONE -n {}", file.display());

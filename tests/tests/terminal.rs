@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use cgleaf_tests::frontend::Sandbox;
 use cgleaf_tests::require;
-use cgleaf_tests::scratch::wait_until;
+use cgleaf_tests::scratch::{start_tmux, wait_until};
 
 /// A terminal of its own. It ends with the value.
 struct Terminal {
@@ -30,7 +30,11 @@ impl Terminal {
             "24",
         ]);
         command.args(["sh", "-c", line]);
-        let started = command.output().expect("run tmux");
+        let started = start_tmux(|| {
+            let answer = command.output().expect("run tmux");
+            let stderr = String::from_utf8_lossy(&answer.stderr).into_owned();
+            (answer, stderr)
+        });
         assert!(
             started.status.success(),
             "{}",

@@ -1,0 +1,120 @@
+//! Strays as real systems make them: pam_systemd moves `su -l` into a session scope of its own.
+
+use std::process::Command;
+
+use cgleaf_tests::frontend::{Answer, finish};
+use cgleaf_tests::lab::Guest;
+use cgleaf_tests::scratch::wait_until;
+use serde_json::Value;
+
+const CGLEAF: &str = "/cgleaf/cgleaf";
+
+type Way = fn(&Guest, Vec<String>) -> Command;
+const AS_USER: Way = |guest, words| guest.user(words);
+const AS_ROOT: Way = |guest, words| guest.root(words);
+
+fn inside(guest: &Guest, way: Way, words: &[&str]) -> Answer {
+    finish(way(
+        guest,
+        words.iter().map(|word| (*word).to_owned()).collect(),
+    ))
+}
+
+fn cgleaf(guest: &Guest, way: Way, words: &[&str]) -> Answer {
+    let words: Vec<&str> = std::iter::once(CGLEAF)
+        .chain(words.iter().copied())
+        .collect();
+    inside(guest, way, &words)
+}
+
+/// Starts a session whose program leaves a child that goes elsewhere, and waits until that sleeps there.
+fn started(guest: &Guest, way: Way, session: &str, program: &str, seconds: &str) -> i64 {
+    cgleaf(
+        guest,
+        way,
+        &["start", "--session", session, "--", "sh", "-c", program],
+    )
+    .expect(0);
+    let mut pid = 0;
+    wait_until("the stray", || {
+        let found = inside(
+            guest,
+            AS_ROOT,
+            &["pgrep", "-x", "-f", &format!("sleep {seconds}")],
+        );
+        let Ok(number) = found.stdout.trim().parse::<i64>() else {
+            return false;
+        };
+        pid = number;
+        let place = inside(guest, AS_ROOT, &["cat", &format!("/proc/{number}/cgroup")]).stdout;
+        !place.contains("cgleaf-")
+    });
+    pid
+}
+
+fn named(answer: &Answer) -> Vec<i64> {
+    let json = answer.json();
+    let strays = match &json["error"] {
+        Value::Null => json["result"]["strays"].clone(),
+        error => error["details"]["strays"].clone(),
+    };
+    let strays = strays.as_array().unwrap();
+    strays
+        .iter()
+        .map(|stray| stray["pid"].as_i64().unwrap())
+        .collect()
+}
+
+fn lives(guest: &Guest, pid: i64) -> bool {
+    inside(guest, AS_ROOT, &["kill", "-0", &pid.to_string()]).code() == 0
+}
+
+/// Destroy names it and answers 5; `--strays kill` ends it.
+fn is_named_and_can_be_ended(guest: &Guest, way: Way, session: &str, program: &str, seconds: &str) {
+    let pid = started(guest, way, session, program, seconds);
+    let answer = cgleaf(guest, way, &["--json", "destroy", session]);
+    answer.expect(5);
+    assert!(named(&answer).contains(&pid), "{pid}: {answer:?}");
+    assert!(lives(guest, pid), "named, not killed");
+    let answer = cgleaf(
+        guest,
+        way,
+        &["--json", "destroy", "--strays", "kill", session],
+    );
+    answer.expect(0);
+    assert!(named(&answer).contains(&pid), "{pid}: {answer:?}");
+    assert!(!lives(guest, pid));
+}
+
+#[test]
+fn su_with_a_login_shell_is_a_stray_of_roots_session() {
+    let Some(guest) = Guest::shared() else { return };
+    let program = "su -l lab -c 'exec sleep 4711' & sleep 1000";
+    is_named_and_can_be_ended(guest, AS_ROOT, "su", program, "4711");
+}
+
+#[test]
+fn doctor_knows_a_real_systemd() {
+    let Some(guest) = Guest::shared() else { return };
+    for way in [AS_USER, AS_ROOT] {
+        let answer = cgleaf(guest, way, &["--json", "doctor"]);
+        answer.expect(0);
+        let result = answer.json()["result"].clone();
+        assert_eq!(result["helper"]["mode"], "scope");
+        let checks = result["checks"].as_array().unwrap();
+        let detail = |name: &str| {
+            let check = checks.iter().find(|check| check["name"] == name);
+            check.unwrap_or_else(|| panic!("no {name}"))["detail"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        };
+        assert!(detail("init").contains("PID 1 is systemd"));
+        assert!(
+            detail("systemd").starts_with("systemd "),
+            "{}",
+            detail("systemd")
+        );
+        assert!(detail("lingering").contains("survive"));
+    }
+}
