@@ -109,9 +109,8 @@ impl DestroyReport {
         }
         for look in 0..STRAY_LOOKS {
             let (alive, strays) = members(proc, identity)?.into_iter().partition(|member| {
-                identity.pgid.is_some()
-                    && member.group == identity.pgid
-                    && member.tie == Tie::Proven
+                member.tie == Tie::Proven
+                    && (identity.pgid.is_none() || member.group == identity.pgid)
             });
             (self.alive, self.strays) = (alive, strays);
             if options.strays == StrayPolicy::Ignore {

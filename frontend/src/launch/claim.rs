@@ -245,6 +245,12 @@ impl Claim {
             self.record.maker.pid = process.pid;
             self.record.maker.start = process.start;
         }
+        // Before the look for a tombstone: a destroy that comes behind it finds the group.
+        if let Some(store) = &self.store
+            && !store.advance(&self.record)?
+        {
+            return Err(self.destroyed_meanwhile());
+        }
         Ok(())
     }
 

@@ -26,7 +26,7 @@ use crate::error::{Code, Error, OrCode, Result};
 use crate::group::{
     self, LaunchError, LaunchOptions, Launched, NO_GROUP_NOTICE, RunEvent, Running,
 };
-use crate::records::{Exit, Names, Phase, Record, Store, Tier};
+use crate::records::{Exit, Found, Names, Phase, Record, Store, Tier};
 use crate::steps;
 use crate::trace::{self, Role};
 
@@ -167,10 +167,17 @@ fn launch(
     group::launch(options, become_it, &mut on_end).map_err(|error| not_started(program, &error))
 }
 
-/// In the monitor, which has closed everything that it had of its parent's.
+/// In the monitor, which has closed everything that it had of its parent's. It has seen the end of all of it (ECHILD): the
+/// record says so also where a destroy has it in hand, which waits for this word.
 fn write_the_end(base: &Base, session: &SessionId, name: Option<&SessionName>, exit: Option<Exit>) {
-    if let Ok(store) = Store::open(base) {
-        end::write_to(&store, session, exit, Phase::Ended);
+    if let Ok(store) = Store::open(base)
+        && let Ok(Some(Found::Record(mut current))) = store.read(session)
+    {
+        current.exit = exit.or(current.exit);
+        if !current.phase.is_over() {
+            current.phase = Phase::Ended;
+        }
+        let _ = store.advance(&current);
     }
     if let Some(name) = name
         && let Ok(names) = Names::open(base)

@@ -43,9 +43,9 @@ pub fn destroy(reach: &Reach, text: &str, options: &DestroyOptions) -> Result<De
 }
 
 /// One destroy.
-struct Destroy<'a> {
-    reach: &'a Reach,
-    options: &'a DestroyOptions,
+pub(super) struct Destroy<'a> {
+    pub(super) reach: &'a Reach,
+    pub(super) options: &'a DestroyOptions,
 }
 
 impl Destroy<'_> {
@@ -82,6 +82,9 @@ impl Destroy<'_> {
         steps::at("destroy:find");
         let started = trace::started();
         let session = self.session(id)?;
+        if session.tier() == Tier::Group {
+            return self.end_group(&session, progress);
+        }
         let grip = self.reach.try_grip(&session, Role::Destroy)?;
         let fields = [("found", Field::Flag(grip.is_some()))];
         trace::event(Role::Destroy, "FindLeaf", started, &fields);
@@ -116,16 +119,6 @@ impl Destroy<'_> {
         let stated = record.attestation.as_ref().map(|one| one.boot_id);
         if stated.unwrap_or(record.maker.boot_id) != BootId::current()? {
             return Err(earlier_boot(&session.id));
-        }
-        if record.tier == Tier::Group {
-            return Err(Error::new(
-                Code::Unsupported,
-                format!(
-                    "session {} is kept by its processes, without a leaf",
-                    session.id
-                ),
-            )
-            .with("tier", Tier::Group.name()));
         }
         let over = record.phase == Phase::Destroyed && self.reach.look(session).state.is_over();
         if !over {
@@ -291,7 +284,7 @@ impl Destroy<'_> {
     }
 
     /// The end is proven. Strays that live make it no success, and are written down for a later destroy.
-    fn finish(&self, session: &Session, mut progress: Progress) -> Result<Destroyed> {
+    pub(super) fn finish(&self, session: &Session, mut progress: Progress) -> Result<Destroyed> {
         progress
             .strays
             .retain(|stray| stray.killed || stray.lives());
@@ -308,6 +301,7 @@ impl Destroy<'_> {
         }
         Ok(Destroyed {
             destroyed: true,
+            tier: session.tier(),
             killed: progress.killed,
             strays: progress.strays,
             leftover: progress.leftover,
@@ -317,7 +311,7 @@ impl Destroy<'_> {
     }
 
     /// A record that cannot be written does not keep a session alive: the kernel's word is what counts.
-    fn write_phase(&self, session: &Session, phase: Phase, progress: &mut Progress) {
+    pub(super) fn write_phase(&self, session: &Session, phase: Phase, progress: &mut Progress) {
         let started = trace::started();
         let written = self.rewrite(&session.id, |record| record.phase = phase);
         match written {
@@ -336,7 +330,7 @@ impl Destroy<'_> {
         }
     }
 
-    fn write_strays(&self, session: &Session, progress: &mut Progress) {
+    pub(super) fn write_strays(&self, session: &Session, progress: &mut Progress) {
         let left: Vec<RecordedStray> = progress
             .strays
             .iter()

@@ -166,13 +166,18 @@ pub(super) fn strays_left(session: &Session, progress: &Progress) -> Error {
     Error::new(
         Code::Partial,
         format!(
-            "the leaf of session {id} is empty and everything in it has ended, but what left it lives on: {}; {advice}",
+            "{}, but what left it lives on: {}; {advice}",
+            match session.tier() {
+                Tier::Cgroup =>
+                    format!("the leaf of session {id} is empty and everything in it has ended"),
+                Tier::Group => format!("the process group of session {id} has ended"),
+            },
             named.join("; ")
         ),
     )
     .with("session", id.as_str())
     .with("destroyed", false)
-    .with("tier", Tier::Cgroup.name())
+    .with("tier", session.tier().name())
     .with("killed", progress.killed)
     .with("strays", strays_json(&progress.strays))
     .with("leftover", leftover_json(&progress.leftover))

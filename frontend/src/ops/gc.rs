@@ -167,7 +167,8 @@ fn judge<'s>(reach: &Reach, session: &'s Session) -> std::result::Result<&'s Rec
         ));
     }
     if record.tier == Tier::Group {
-        return Err("it is kept by its processes, and they are not proven gone".to_owned());
+        super::group_tier::judge(reach, record)?;
+        return Ok(record);
     }
     let look = reach.look(session);
     if let Some(reason) = alive(session, record, &look) {

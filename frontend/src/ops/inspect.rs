@@ -14,6 +14,7 @@ use super::reach::Reach;
 use super::session::Session;
 use crate::client::Deadline;
 use crate::error::{Code, Error, Result};
+use crate::records::Tier;
 use crate::trace::Role;
 
 /// How long `ps` tries to have the members stand still while it lists them.
@@ -56,6 +57,9 @@ pub struct Processes {
 /// # Errors
 /// As taking hold of the leaf: it is over, it has no leaf, no helper answers.
 pub fn processes(reach: &Reach, session: &Session) -> Result<Processes> {
+    if session.tier() == Tier::Group {
+        return super::group_tier::processes(session);
+    }
     let mut grip = reach.grip(session, Role::Client)?;
     let proc = Reach::proc()?;
     // While they are held all of them sleep, and just after it all of them wake: what they do is read before.

@@ -11,6 +11,7 @@ mod end;
 mod freeze;
 mod gc;
 mod grip;
+mod group_tier;
 mod inspect;
 mod kill;
 mod members;

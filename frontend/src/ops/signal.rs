@@ -13,6 +13,7 @@ use super::reach::Reach;
 use super::session::Session;
 use crate::client::Deadline;
 use crate::error::{Code, Error, Result};
+use crate::records::Tier;
 use crate::trace::Role;
 
 /// How long the members may take to stand still.
@@ -33,6 +34,9 @@ pub struct Signalled {
 /// PARTIAL: some could not be signalled, or could not be held so that one may have been missed; they are named. As taking
 /// hold of the leaf.
 pub fn signal(reach: &Reach, session: &Session, signal: i32) -> Result<Signalled> {
+    if session.tier() == Tier::Group {
+        return super::group_tier::signal(session, signal)?.into_result(session, signal);
+    }
     let mut grip = reach.grip(session, Role::Client)?;
     // An ancestor that is frozen holds them as well as we could.
     let held = if grip.state.ancestor_frozen {

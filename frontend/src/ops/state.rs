@@ -253,6 +253,9 @@ fn without_leaf(session: &Session) -> State {
     let former = BootId::current().is_ok_and(|boot| boot != record.maker.boot_id);
     match record.phase {
         _ if former => over(session, Some(record.phase)),
+        _ if record.tier == Tier::Group && record.group.is_some() => {
+            super::group_tier::state(record)
+        }
         Phase::Destroyed => State::Destroyed,
         Phase::Ended => State::Ended,
         Phase::Intent if record.maker.may_live() => State::Starting,

@@ -10,7 +10,7 @@ use super::session::Session;
 use super::state::{LeafSeen, State};
 use crate::client::{Deadline, LeafEvents, WaitEnd};
 use crate::error::{OrCode, Result};
-use crate::records::{Exit, Phase};
+use crate::records::{Exit, Phase, Tier};
 use crate::trace::Role;
 
 /// Between two looks at a record that somebody is about to write.
@@ -46,6 +46,11 @@ pub fn wait(reach: &Reach, session: &Session, timeout: Option<Duration>) -> Resu
                     return Ok(WaitOutcome::TimedOut);
                 }
                 sleep(LOOK_AGAIN);
+            }
+            _ if session.tier() == Tier::Group => {
+                if !super::group_tier::wait_a_little(session, deadline)? {
+                    return Ok(WaitOutcome::TimedOut);
+                }
             }
             _ => {
                 if wait_on_leaf(reach, session, look.leaf, deadline)? == WaitEnd::Deadline {

@@ -1,0 +1,240 @@
+//! What can be done with sessions of the group tier, which have no leaf: the records' and the answers' side of
+//! [`crate::group`].
+
+use std::time::Duration;
+
+use cgleaf_shared::process::{Pidfd, Proc, ProcessId};
+use serde_json::Value;
+
+use super::destroy::Destroy;
+use super::destroyed::{Destroyed, Progress, StrayPolicy, strays_json};
+use super::grip::not_running;
+use super::inspect::{MemberInfo, Processes, partial};
+use super::reach::Reach;
+use super::session::Session;
+use super::signal::Outcome as Sent;
+use super::state::State;
+use super::strays::Stray;
+use crate::client::Deadline;
+use crate::error::{Code, Error, OrCode, Result};
+use crate::group::{self, GcVerdict, GroupIdentity, Member, Outcome, Seen};
+use crate::records::{Found, Phase, Record, Tie, Tier};
+
+/// Between two looks at a session that has nobody to be waited for.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Why a listing of this tier is never complete.
+const INCOMPLETE: &str = "without a leaf, one look at /proc shows whom it shows";
+
+/// What its record says of its processes; `None` before they were recorded.
+fn identity(record: &Record) -> Result<Option<GroupIdentity>> {
+    let Some(value) = record.group.clone() else {
+        return Ok(None);
+    };
+    serde_json::from_value(value).map(Some).map_err(|why| {
+        Error::new(
+            Code::RecordDamaged,
+            format!("the record of session {}: its group: {why}", record.session),
+        )
+        .with("session", record.session.as_str())
+    })
+}
+
+fn known(session: &Session) -> Result<GroupIdentity> {
+    let record = session.record().ok_or_else(|| not_running(session))?;
+    if record.phase.is_over() {
+        return Err(not_running(session));
+    }
+    identity(record)?.ok_or_else(|| not_running(session))
+}
+
+/// Whether the monitor has written that it saw the end.
+fn end_recorded(reach: &Reach, record: &Record) -> bool {
+    matches!(reach.record(&record.session), Ok(Some(Found::Record(now))) if now.phase.is_over())
+}
+
+impl Destroy<'_> {
+    /// Ends a session of this tier. Its tombstone is laid.
+    pub(super) fn end_group(&self, session: &Session, mut progress: Progress) -> Result<Destroyed> {
+        let Some(record) = session.record() else {
+            return Err(not_running(session));
+        };
+        let Some(identity) = identity(record)? else {
+            // Its processes are recorded before their maker looks for the tombstone, which it finds now.
+            return self.finish(session, progress);
+        };
+        if !record.phase.is_over() {
+            self.write_phase(session, Phase::Destroying, &mut progress);
+        }
+        let options = group::DestroyOptions {
+            timeout: self.options.timeout,
+            grace: self.options.grace,
+            strays: match self.options.strays {
+                StrayPolicy::Name => group::StrayPolicy::Name,
+                StrayPolicy::Kill => group::StrayPolicy::Kill,
+                StrayPolicy::Ignore => group::StrayPolicy::Ignore,
+            },
+            end_recorded: &|| end_recorded(self.reach, record),
+        };
+        let report = group::destroy(&identity, &options).or_code(Code::Internal)?;
+        progress.killed = report.seen;
+        progress.strays = report.strays.iter().map(stray).collect();
+        match report.outcome {
+            Outcome::Ended => self.finish(session, progress),
+            // Whoever made it found the tombstone, and took everything back.
+            Outcome::Partial(_) if self.was_given_up(record) => self.finish(session, progress),
+            Outcome::Partial(why) => {
+                self.write_strays(session, &mut progress);
+                let what = format!("session {} may live: {why}", session.id);
+                let alive: Vec<MemberInfo> = report.alive.iter().map(info).collect();
+                Err(answer(partial(&what, &alive), session, &progress))
+            }
+            Outcome::Refused(why) => {
+                let error = Error::new(
+                    Code::Refused,
+                    format!("session {}: {why}; nothing was signalled", session.id),
+                );
+                Err(answer(error, session, &progress))
+            }
+        }
+    }
+
+    fn was_given_up(&self, record: &Record) -> bool {
+        record.phase == Phase::Intent && matches!(self.reach.record(&record.session), Ok(None))
+    }
+}
+
+fn answer(error: Error, session: &Session, progress: &Progress) -> Error {
+    error
+        .with("session", session.id.as_str())
+        .with("destroyed", false)
+        .with("tier", Tier::Group.name())
+        .with("killed", progress.killed)
+        .with("strays", strays_json(&progress.strays))
+        .with("leftover", Vec::<Value>::new())
+}
+
+fn stray(member: &Member) -> Stray {
+    Stray {
+        process: member.id,
+        tie: match member.tie {
+            group::Tie::Mark => Tie::Mark,
+            group::Tie::Proven => Tie::Parent,
+        },
+        uid: Proc::system()
+            .and_then(|proc| proc.process(member.id.pid)?.status())
+            .ok()
+            .map(|status| status.uids.real),
+        argv: member.argv.clone(),
+        cgroup: super::members::cgroup_of(member.id.pid).map(|path| path.to_string()),
+        killed: false,
+    }
+}
+
+fn info(member: &Member) -> MemberInfo {
+    let status = Proc::system()
+        .and_then(|proc| proc.process(member.id.pid)?.status())
+        .ok();
+    MemberInfo {
+        pid: member.id.pid,
+        parent: member.parent,
+        state: Some(member.state.letter()),
+        argv: member.argv.clone(),
+        cgroup: super::members::cgroup_of(member.id.pid)
+            .map(|path| path.to_string())
+            .unwrap_or_default(),
+        wait_channel: Some(member.wait_channel.clone()).filter(|name| !name.is_empty()),
+        uid: status.map(|status| status.uids.effective),
+    }
+}
+
+/// How a session of this tier is, as one look shows it.
+pub(super) fn state(record: &Record) -> State {
+    if record.phase == Phase::Destroyed {
+        return State::Destroyed;
+    }
+    let seen = match (identity(record), Reach::proc()) {
+        (Err(_), _) => return State::Damaged,
+        (Ok(Some(identity)), Ok(proc)) => group::look(&proc, &identity),
+        _ => return State::Unknown,
+    };
+    match (seen, record.phase) {
+        (Ok(Seen::Alive(_)), Phase::Destroying) => State::Destroying,
+        (Ok(Seen::Alive(_)), Phase::Intent) => State::Starting,
+        (Ok(Seen::Alive(_)), _) => State::Running,
+        (Ok(Seen::Gone | Seen::Nobody), Phase::Destroying) => State::Destroying,
+        (Ok(Seen::Gone | Seen::Nobody), Phase::Intent) if record.maker.may_live() => {
+            State::Starting
+        }
+        (Ok(Seen::Gone | Seen::Nobody), _) => State::Ended,
+        (Ok(Seen::Elsewhere) | Err(_), _) => State::Unknown,
+    }
+}
+
+/// Whether gc may forget it.
+pub(super) fn judge(reach: &Reach, record: &Record) -> std::result::Result<(), String> {
+    if record.phase.is_over() {
+        return Ok(());
+    }
+    let identity = identity(record).map_err(|error| error.message().to_owned())?;
+    let Some(identity) = identity else {
+        let starting = record.phase != Phase::Intent || record.maker.may_live();
+        return if starting {
+            Err("whoever made it is still at it".to_owned())
+        } else {
+            Ok(())
+        };
+    };
+    let destroying = || {
+        let now = reach.record(&record.session);
+        !matches!(now, Ok(Some(Found::Record(now))) if now.phase < Phase::Destroying)
+    };
+    match group::gc_judges_over(&identity, &destroying, &|| end_recorded(reach, record)) {
+        Ok(GcVerdict::Over) => Ok(()),
+        Ok(GcVerdict::Kept(why)) => Err(why),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// `ps`: whom one look shows.
+pub(super) fn processes(session: &Session) -> Result<Processes> {
+    let identity = known(session)?;
+    let seen = group::members(&Reach::proc()?, &identity).or_code(Code::Internal)?;
+    Ok(Processes {
+        complete: false,
+        members: seen.iter().map(info).collect(),
+        hidden: 0,
+        why_incomplete: Some(INCOMPLETE.to_owned()),
+    })
+}
+
+/// `signal`: to everybody whom one look shows and proves.
+pub(super) fn signal(session: &Session, signal: i32) -> Result<Sent> {
+    let identity = known(session)?;
+    let (sent, denied) =
+        group::signal_members(&Reach::proc()?, &identity, signal).or_code(Code::Internal)?;
+    let refused = |process: ProcessId| (process.pid, "it may not be signalled".to_owned());
+    Ok(Sent {
+        sent: sent.iter().map(|process| process.pid).collect(),
+        refused: denied.into_iter().map(refused).collect(),
+        hidden: 0,
+    })
+}
+
+/// Waits for the end of the monitor or the leader, for a little while. `false` once the deadline is over.
+pub(super) fn wait_a_little(session: &Session, deadline: Option<Deadline>) -> Result<bool> {
+    let left = match deadline.map(|deadline| deadline.left()) {
+        Some(None) => return Ok(false),
+        Some(Some(left)) => left.min(LOOK_AGAIN),
+        None => LOOK_AGAIN,
+    };
+    let identity = session.record().map(identity).transpose()?.flatten();
+    let who = identity.and_then(|identity| identity.monitor.or(identity.leader()));
+    match who.and_then(|process| Pidfd::open(process.pid).ok()) {
+        Some(held) if held.is_alive().unwrap_or(false) => {
+            held.wait(Some(left)).or_code(Code::Internal)?;
+        }
+        _ => std::thread::sleep(left),
+    }
+    Ok(true)
+}
