@@ -1,7 +1,9 @@
 //! Taking a process that runs already, and what it started, into a session of its own.
 //!
 //! A move takes one process and none of its children. So they are stopped first, moved one by one, and looked for again
-//! until nobody is outside: whoever is born in the leaf stays there.
+//! until nobody is outside: whoever is born in the leaf stays there. A process that leads its group has the whole group
+//! stopped at once: a fork that would outrun a listing is begun again by the kernel, and finds the signal. What has left
+//! that group *and* lost its parent is nobody's any more, and nothing can tell that it once was this program's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
@@ -10,6 +12,7 @@ use std::time::Duration;
 use cgleaf_shared::id::SessionId;
 use cgleaf_shared::process::{Pid, Pidfd, Proc, ProcessId, Stat};
 use cgleaf_shared::wire::{Reply, Request};
+use nix::sys::signal::killpg;
 
 use super::grip::Grip;
 use super::reach::Reach;
@@ -63,6 +66,10 @@ struct Gathering<'a> {
     session: Option<Pid>,
     /// Everybody known to belong to it, by number and start.
     known: BTreeMap<Pid, ProcessId>,
+    /// The groups that were stopped as a whole.
+    groups: BTreeSet<Pid>,
+    /// Those that stood still before.
+    stood_still: BTreeSet<ProcessId>,
     /// Those that were stopped here.
     stopped: BTreeMap<Pid, Pidfd>,
     refused: BTreeSet<Pid>,
@@ -82,6 +89,8 @@ impl<'a> Gathering<'a> {
             group: stat.group.filter(|group| *group == root.pid),
             session: stat.session.filter(|session| *session == root.pid),
             known: BTreeMap::from([(root.pid, root)]),
+            groups: BTreeSet::new(),
+            stood_still: BTreeSet::new(),
             stopped: BTreeMap::new(),
             refused: BTreeSet::new(),
             done: Adopted {
@@ -95,6 +104,7 @@ impl<'a> Gathering<'a> {
     fn run(&mut self, grip: &mut Grip) -> Result<()> {
         let mut quiet = 0;
         for _ in 0..ROUNDS {
+            self.stop_groups();
             let outside = self.outside(grip);
             if outside.is_empty() {
                 quiet += 1;
@@ -122,14 +132,7 @@ impl<'a> Gathering<'a> {
     /// Those that belong to it and are neither in the leaf nor refused. All of /proc is read: an orphan of a process
     /// group or a POSIX session is told by that alone.
     fn outside(&mut self, grip: &Grip) -> Vec<ProcessId> {
-        let stats: Vec<Stat> = self
-            .proc
-            .pids()
-            .unwrap_or_default()
-            .into_iter()
-            .filter_map(|pid| self.proc.process(pid).ok()?.stat().ok())
-            .filter(|stat| !stat.state.is_over())
-            .collect();
+        let stats = self.stats();
         self.forget_former(&stats);
         // Until nothing is added: a child may stand before its parent.
         loop {
@@ -154,6 +157,14 @@ impl<'a> Gathering<'a> {
         outside
     }
 
+    fn stats(&self) -> Vec<Stat> {
+        let pids = self.proc.pids().unwrap_or_default();
+        pids.into_iter()
+            .filter_map(|pid| self.proc.process(pid).ok()?.stat().ok())
+            .filter(|stat| !stat.state.is_over())
+            .collect()
+    }
+
     /// A number that another process has now belongs to nobody of ours.
     fn forget_former(&mut self, stats: &[Stat]) {
         for stat in stats {
@@ -173,8 +184,42 @@ impl<'a> Gathering<'a> {
             && (stat
                 .parent
                 .is_some_and(|parent| parent != own && self.known.contains_key(&parent))
-                || (self.group.is_some() && stat.group == self.group)
-                || (self.session.is_some() && stat.session == self.session))
+                || self.is_of_own_group(stat))
+    }
+
+    /// Stops the groups that are the program's own, each once. Who stood still before is noted.
+    fn stop_groups(&mut self) {
+        let stats = self.stats();
+        let groups: BTreeSet<Pid> = stats
+            .iter()
+            .filter(|stat| self.is_of_own_group(stat))
+            .filter_map(|stat| stat.group)
+            .filter(|group| group.may_be_signalled() && !self.groups.contains(group))
+            .collect();
+        let own = nix::unistd::getpgrp().as_raw();
+        for group in groups {
+            self.groups.insert(group);
+            let still = stats
+                .iter()
+                .filter(|stat| stat.group == Some(group) && stat.state.is_stopped());
+            self.stood_still.extend(still.map(|stat| stat.id));
+            if group.get() == own {
+                // It would stop this process too: its members are stopped one by one.
+                self.done.by_group = false;
+                continue;
+            }
+            // ESRCH: it has ended meanwhile. EPERM: nobody in it may be signalled, and none of them will be adopted.
+            let _ = killpg(
+                nix::unistd::Pid::from_raw(group.get()),
+                nix::sys::signal::Signal::SIGSTOP,
+            );
+        }
+        std::thread::sleep(SETTLE);
+    }
+
+    fn is_of_own_group(&self, stat: &Stat) -> bool {
+        (self.group.is_some() && stat.group == self.group)
+            || (self.session.is_some() && stat.session == self.session)
     }
 
     /// Stops a process, unless it stood still before: then it is to stand still afterwards.
@@ -182,7 +227,13 @@ impl<'a> Gathering<'a> {
         let Some((held, stat)) = self.pin(process) else {
             return;
         };
-        if !stat.state.is_stopped() && held.send_signal(libc::SIGSTOP).is_ok() {
+        if self.stood_still.contains(&process) {
+            return;
+        }
+        let in_stopped_group = stat.group.is_some_and(|group| self.groups.contains(&group));
+        if stat.state.is_stopped() && !in_stopped_group {
+            self.stood_still.insert(process);
+        } else if held.send_signal(libc::SIGSTOP).is_ok() {
             self.stopped.insert(process.pid, held);
         }
     }
@@ -220,17 +271,25 @@ impl<'a> Gathering<'a> {
         Ok(())
     }
 
-    /// It ended before it stood still, and may have left children. In a group of its own they are found all the same.
+    /// It ended before it stood still, and may have left children.
     fn lost(&mut self, process: ProcessId) {
-        if !self.done.by_group {
-            self.done.unproven.push(format!(
-                "process {} ended before it could be moved, and what it may have started is nobody's child any more",
-                process.pid
-            ));
-        }
+        self.done.unproven.push(format!(
+            "process {} ended before it could be moved, and what it may have started is nobody's child any more",
+            process.pid
+        ));
     }
 
+    /// Everybody who was stopped here goes on, those too of a stopped group that were never adopted.
     fn let_go_on(&mut self) {
+        for stat in self.stats() {
+            let in_stopped_group = stat.group.is_some_and(|group| self.groups.contains(&group));
+            if in_stopped_group
+                && !self.stood_still.contains(&stat.id)
+                && let Some((held, _)) = self.pin(stat.id)
+            {
+                self.stopped.entry(stat.id.pid).or_insert(held);
+            }
+        }
         for held in self.stopped.values() {
             // One that ended meanwhile needs none.
             let _ = held.send_signal(libc::SIGCONT);

@@ -198,7 +198,7 @@ pub(super) fn after_the_end(
 }
 
 fn carries(proc: &Proc, pid: Pid, mark: &str) -> bool {
-    let value = proc.process(pid).and_then(|dir| dir.environ_value(MARK));
+    let value = proc.environ_value_of(pid, MARK);
     value.is_ok_and(|value| {
         value.is_some_and(|marks| {
             marks

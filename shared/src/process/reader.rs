@@ -198,6 +198,18 @@ impl Proc {
             .ok_or(ReadError::Malformed { path })
     }
 
+    /// A variable of `/proc/<pid>/environ`, for a look at every process there is: what was read was said of whoever had the
+    /// number at that moment.
+    ///
+    /// # Errors
+    /// As [`ProcessDir::environ_value`].
+    pub fn environ_value_of(&self, pid: Pid, name: &str) -> Result<Option<Vec<u8>>, ReadError> {
+        let file = format!("{pid}/environ");
+        let path = self.path.join(&file);
+        let text = read_at(&self.root, Path::new(&file), &path)?;
+        Ok(files::environ_value(&text, name).map(<[u8]>::to_vec))
+    }
+
     /// The inode number of the calling process's pid namespace (namespaces(7)).
     ///
     /// The kernel uses such a number again for a later namespace: two different ones prove two namespaces, two equal ones
