@@ -1,4 +1,5 @@
-//! Strays as real systems make them: pam_systemd moves `su -l` into a session scope of its own.
+//! Strays as real systems make them: pam_systemd moves `su -l` into a session scope of its own, and systemd-run makes
+//! one.
 
 use std::process::Command;
 
@@ -40,7 +41,7 @@ fn started(guest: &Guest, way: Way, session: &str, program: &str, seconds: &str)
         let found = inside(
             guest,
             AS_ROOT,
-            &["pgrep", "-x", "-f", &format!("sleep {seconds}")],
+            &["pgrep", "-x", "-f", &format!("(/usr/bin/)?sleep {seconds}")],
         );
         let Ok(number) = found.stdout.trim().parse::<i64>() else {
             return false;
@@ -91,6 +92,49 @@ fn su_with_a_login_shell_is_a_stray_of_roots_session() {
     let Some(guest) = Guest::shared() else { return };
     let program = "su -l lab -c 'exec sleep 4711' & sleep 1000";
     is_named_and_can_be_ended(guest, AS_ROOT, "su", program, "4711");
+}
+
+#[test]
+fn a_scope_of_its_own_is_a_stray_of_a_users_session() {
+    let Some(guest) = Guest::shared() else { return };
+    let program = "systemd-run --user --scope --quiet sleep 4712 & sleep 1000";
+    is_named_and_can_be_ended(guest, AS_USER, "scope", program, "4712");
+}
+
+#[test]
+fn a_service_that_only_inherited_the_mark_is_named_and_not_killed() {
+    let Some(guest) = Guest::shared() else { return };
+    // What imports the environment hands the mark to every service that starts later.
+    let program = "systemctl --user import-environment CGLEAF_MARK; \
+        systemd-run --user --quiet --unit=innocent sleep 4713; sleep 1000";
+    let pid = started(guest, AS_USER, "mark", program, "4713");
+    let answer = cgleaf(
+        guest,
+        AS_USER,
+        &["--json", "destroy", "--strays", "kill", "mark"],
+    );
+    answer.expect(5);
+    assert!(named(&answer).contains(&pid), "{answer:?}");
+    let strays = answer.json()["error"]["details"]["strays"].clone();
+    let of_it = strays
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|stray| stray["pid"] == pid)
+        .unwrap();
+    assert_eq!(
+        (&of_it["tie"], &of_it["killed"]),
+        (&"mark".into(), &false.into())
+    );
+    assert!(lives(guest, pid));
+    inside(
+        guest,
+        AS_USER,
+        &["systemctl", "--user", "unset-environment", "CGLEAF_MARK"],
+    )
+    .expect(0);
+    inside(guest, AS_USER, &["systemctl", "--user", "stop", "innocent"]).expect(0);
+    cgleaf(guest, AS_USER, &["destroy", "mark"]).expect(0);
 }
 
 #[test]
