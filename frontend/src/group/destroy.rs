@@ -113,6 +113,11 @@ impl DestroyReport {
                     && (identity.pgid.is_none() || member.group == identity.pgid)
             });
             (self.alive, self.strays) = (alive, strays);
+            if self.outcome == Outcome::Ended && !self.alive.is_empty() {
+                let why = "its end was proven, and yet a member was seen alive behind it";
+                self.outcome = Outcome::Partial(why.to_owned());
+                return Ok(());
+            }
             if options.strays == StrayPolicy::Ignore {
                 self.strays.clear();
                 return Ok(());
