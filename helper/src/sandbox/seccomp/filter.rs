@@ -7,7 +7,7 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-use super::table::{Allowed, Argument, Value};
+use super::entry::{Allowed, Argument, Value};
 
 /// The program for this architecture, which also kills a call that comes by another one's numbers (x32, i386).
 ///

@@ -2,10 +2,12 @@
 //! it ends the process: a helper that was taken over shall not get a second try, and a call that was forgotten shall be
 //! noticed by a test and not half work in the field.
 
+mod entry;
 mod filter;
 mod table;
 
-pub use table::{Allowed, Argument, Force, Usage, Value, table};
+pub use entry::{Allowed, Argument, Force, Usage, Value};
+pub use table::table;
 
 use super::enforced::{Enforced, Item};
 

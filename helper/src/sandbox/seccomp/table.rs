@@ -7,72 +7,7 @@
 //! so the end of the process: execve, fork, clone, ptrace, mount, bpf, keyctl, setuid, prctl, kill, socket, connect, bind,
 //! mprotect, ioctl, and every mapping that is executable or of a file.
 
-/// One allowed system call.
-#[derive(Debug, Clone)]
-pub struct Allowed {
-    /// Its name, as in syscalls(2).
-    pub name: &'static str,
-    /// Its number on this architecture.
-    pub number: i64,
-    /// Alternatives, each a list of conditions that must all hold; none: any arguments.
-    pub when: &'static [&'static [Argument]],
-    /// When it is needed.
-    pub usage: Usage,
-    /// Why it is on the list.
-    pub reason: &'static str,
-}
-
-/// When a call is needed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Usage {
-    /// In ordinary service: the integration tests use it.
-    Always,
-    /// Only in this case, which a test brings about.
-    Conditional(Force),
-}
-
-/// The cases that ordinary service does not show.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Force {
-    /// A panic: the message, then abort(3).
-    Panic,
-    /// The C library finds its heap damaged: its own message, then abort(3).
-    HeapDamage,
-    /// SIGSTOP and SIGCONT during a poll with a timeout.
-    StopAndContinue,
-    /// Many small allocations, more than the start left room for.
-    HeapGrowth,
-    /// An allocation above the C library's mmap threshold, grown and freed.
-    BigAllocation,
-    /// main returns.
-    Return,
-    /// An invalid memory access: std's handler takes itself off and lets it happen again.
-    Segfault,
-    /// A clock that the vdso does not serve.
-    NoVdsoClock,
-}
-
-/// A condition on one argument, of which the kernel looks at the lower 32 bits only.
-#[derive(Debug, Clone, Copy)]
-pub struct Argument {
-    /// Its position, from 0.
-    pub index: u8,
-    /// What it must be.
-    pub value: Value,
-}
-
-/// What an argument must be.
-#[derive(Debug, Clone, Copy)]
-pub enum Value {
-    /// Exactly this.
-    Is(u32),
-    /// This process's own pid.
-    OwnPid,
-    /// None of these bits is set.
-    Without(u32),
-    /// All of these bits are set.
-    With(u32),
-}
+use super::entry::{Allowed, Argument, Force, Usage, Value};
 
 const ANY: &[&[Argument]] = &[];
 
@@ -115,15 +50,19 @@ const DESCRIPTOR_FLAGS: &[&[Argument]] = &[
 /// A signal to a thread of this process and to nobody else.
 const TO_ITSELF: &[&[Argument]] = &[&[arg(0, Value::OwnPid)]];
 
-macro_rules! allow {
-    ($call:ident, $number:ident, $when:expr, $usage:expr, $reason:literal) => {
-        Allowed {
-            name: stringify!($call),
-            number: libc::$number as i64,
-            when: $when,
-            usage: $usage,
-            reason: $reason,
-        }
+/// One entry a line: its name and number, when it is allowed, its usage and its reason.
+macro_rules! calls {
+    ($($(#[$attribute:meta])* $call:ident = $number:ident, $when:expr, $usage:expr, $reason:literal;)*) => {
+        vec![$(
+            $(#[$attribute])*
+            Allowed {
+                name: stringify!($call),
+                number: libc::$number as i64,
+                when: $when,
+                usage: $usage,
+                reason: $reason,
+            },
+        )*]
     };
 }
 
@@ -141,209 +80,59 @@ pub fn table() -> Vec<Allowed> {
 /// Clients, the cgroup tree and /proc.
 fn serving() -> Vec<Allowed> {
     use Usage::Always;
-    vec![
-        allow!(accept4, SYS_accept4, ANY, Always, "take a client"),
-        allow!(close, SYS_close, ANY, Always, "every descriptor's end"),
-        allow!(
-            fcntl,
-            SYS_fcntl,
-            DESCRIPTOR_FLAGS,
-            Always,
-            "opendir(3) asks for the flags; duplicating a descriptor"
-        ),
-        allow!(
-            fgetxattr,
-            SYS_fgetxattr,
-            ANY,
-            Always,
-            "what a leaf remembers of its session"
-        ),
-        allow!(fsetxattr, SYS_fsetxattr, ANY, Always, "the same, written"),
-        allow!(
-            fremovexattr,
-            SYS_fremovexattr,
-            ANY,
-            Always,
-            "a hold, a lease or a freeze flag that is over"
-        ),
-        allow!(
-            fstatfs,
-            SYS_fstatfs,
-            ANY,
-            Always,
-            "a directory must be of cgroup2"
-        ),
-        allow!(
-            getpid,
-            SYS_getpid,
-            ANY,
-            Always,
-            "the helper itself is never moved; abort(3)"
-        ),
-        allow!(
-            getdents64,
-            SYS_getdents64,
-            ANY,
-            Always,
-            "list leaves and what lies beneath them"
-        ),
-        allow!(
-            getrandom,
-            SYS_getrandom,
-            ANY,
-            Always,
-            "nonces; seeds of hash tables"
-        ),
-        allow!(
-            getsockopt,
-            SYS_getsockopt,
-            PEER_QUESTIONS,
-            Always,
-            "who is asking"
-        ),
-        allow!(
-            lseek,
-            SYS_lseek,
-            ANY,
-            Always,
-            "read a file or a directory again from its start"
-        ),
-        allow!(mkdirat, SYS_mkdirat, ANY, Always, "make a leaf"),
-        allow!(
-            name_to_handle_at,
-            SYS_name_to_handle_at,
-            ANY,
-            Always,
-            "a cgroup's id, from its opened directory"
-        ),
-        allow!(
-            newfstatat,
-            SYS_newfstatat,
-            ANY,
-            Always,
-            "owner and kind of what was opened (fstat(3))"
-        ),
-        allow!(
-            openat,
-            SYS_openat,
-            ANY,
-            Always,
-            "control files, /proc; landlock decides which"
-        ),
-        allow!(
-            openat2,
-            SYS_openat2,
-            ANY,
-            Always,
-            "paths beneath a directory, without links; landlock decides which"
-        ),
-        allow!(read, SYS_read, ANY, Always, "control files, /proc, events"),
-        allow!(recvmsg, SYS_recvmsg, ANY, Always, "requests"),
-        allow!(
-            sendmsg,
-            SYS_sendmsg,
-            ANY,
-            Always,
-            "replies, and the descriptor of a leaf's events"
-        ),
-        allow!(
-            unlinkat,
-            SYS_unlinkat,
-            ANY,
-            Always,
-            "remove a leaf, and the socket at the end"
-        ),
-        allow!(write, SYS_write, ANY, Always, "control files, the log"),
-    ]
+    calls! {
+        accept4 = SYS_accept4, ANY, Always, "take a client";
+        close = SYS_close, ANY, Always, "every descriptor's end";
+        fcntl = SYS_fcntl, DESCRIPTOR_FLAGS, Always, "opendir(3) asks for the flags; duplicating a descriptor";
+        fgetxattr = SYS_fgetxattr, ANY, Always, "what a leaf remembers of its session";
+        fsetxattr = SYS_fsetxattr, ANY, Always, "the same, written";
+        fremovexattr = SYS_fremovexattr, ANY, Always, "a hold, a lease or a freeze flag that is over";
+        fstatfs = SYS_fstatfs, ANY, Always, "a directory must be of cgroup2";
+        getpid = SYS_getpid, ANY, Always, "the helper itself is never moved; abort(3)";
+        getdents64 = SYS_getdents64, ANY, Always, "list leaves and what lies beneath them";
+        getrandom = SYS_getrandom, ANY, Always, "nonces; seeds of hash tables";
+        getsockopt = SYS_getsockopt, PEER_QUESTIONS, Always, "who is asking";
+        lseek = SYS_lseek, ANY, Always, "read a file or a directory again from its start";
+        mkdirat = SYS_mkdirat, ANY, Always, "make a leaf";
+        name_to_handle_at = SYS_name_to_handle_at, ANY, Always, "a cgroup's id, from its opened directory";
+        newfstatat = SYS_newfstatat, ANY, Always, "owner and kind of what was opened (fstat(3))";
+        openat = SYS_openat, ANY, Always, "control files, /proc; landlock decides which";
+        openat2 = SYS_openat2, ANY, Always, "paths beneath a directory, without links; landlock decides which";
+        read = SYS_read, ANY, Always, "control files, /proc, events";
+        recvmsg = SYS_recvmsg, ANY, Always, "requests";
+        sendmsg = SYS_sendmsg, ANY, Always, "replies, and the descriptor of a leaf's events";
+        unlinkat = SYS_unlinkat, ANY, Always, "remove a leaf, and the socket at the end";
+        write = SYS_write, ANY, Always, "control files, the log";
+    }
 }
 
 /// The one loop. aarch64 and riscv64 have neither poll nor epoll_wait: the C library takes the newer calls there.
 fn waiting() -> Vec<Allowed> {
     use Usage::{Always, Conditional};
-    vec![
-        allow!(epoll_ctl, SYS_epoll_ctl, ANY, Always, "clients come and go"),
+    calls! {
+        epoll_ctl = SYS_epoll_ctl, ANY, Always, "clients come and go";
         #[cfg(target_arch = "x86_64")]
-        allow!(
-            epoll_wait,
-            SYS_epoll_wait,
-            ANY,
-            Always,
-            "wait for the next event"
-        ),
+        epoll_wait = SYS_epoll_wait, ANY, Always, "wait for the next event";
         #[cfg(not(target_arch = "x86_64"))]
-        allow!(
-            epoll_pwait,
-            SYS_epoll_pwait,
-            ANY,
-            Always,
-            "wait for the next event"
-        ),
+        epoll_pwait = SYS_epoll_pwait, ANY, Always, "wait for the next event";
         #[cfg(target_arch = "x86_64")]
-        allow!(
-            poll,
-            SYS_poll,
-            ANY,
-            Always,
-            "is that pidfd's process alive?"
-        ),
+        poll = SYS_poll, ANY, Always, "is that pidfd's process alive?";
         #[cfg(not(target_arch = "x86_64"))]
-        allow!(
-            ppoll,
-            SYS_ppoll,
-            ANY,
-            Always,
-            "is that pidfd's process alive?"
-        ),
-        allow!(
-            restart_syscall,
-            SYS_restart_syscall,
-            ANY,
-            Conditional(Force::StopAndContinue),
-            "the kernel goes on with an interrupted poll"
-        ),
-        allow!(
-            clock_gettime,
-            SYS_clock_gettime,
-            ANY,
-            Conditional(Force::NoVdsoClock),
-            "where the vdso cannot tell the time without a call"
-        ),
-    ]
+        ppoll = SYS_ppoll, ANY, Always, "is that pidfd's process alive?";
+        restart_syscall = SYS_restart_syscall, ANY, Conditional(Force::StopAndContinue), "the kernel goes on with an interrupted poll";
+        clock_gettime = SYS_clock_gettime, ANY, Conditional(Force::NoVdsoClock), "where the vdso cannot tell the time without a call";
+    }
 }
 
 /// The allocator. No mprotect: nothing becomes executable, and nothing that was protected is opened.
 fn memory() -> Vec<Allowed> {
     use Usage::Conditional;
-    vec![
-        allow!(
-            brk,
-            SYS_brk,
-            ANY,
-            Conditional(Force::HeapGrowth),
-            "the heap grows and shrinks"
-        ),
-        allow!(
-            mmap,
-            SYS_mmap,
-            PLAIN_MEMORY,
-            Conditional(Force::BigAllocation),
-            "an allocation above the threshold"
-        ),
-        allow!(
-            mremap,
-            SYS_mremap,
-            ANY,
-            Conditional(Force::BigAllocation),
-            "such an allocation grows"
-        ),
-        allow!(
-            munmap,
-            SYS_munmap,
-            ANY,
-            Conditional(Force::BigAllocation),
-            "such an allocation is freed"
-        ),
-    ]
+    calls! {
+        brk = SYS_brk, ANY, Conditional(Force::HeapGrowth), "the heap grows and shrinks";
+        mmap = SYS_mmap, PLAIN_MEMORY, Conditional(Force::BigAllocation), "an allocation above the threshold";
+        mremap = SYS_mremap, ANY, Conditional(Force::BigAllocation), "such an allocation grows";
+        munmap = SYS_munmap, ANY, Conditional(Force::BigAllocation), "such an allocation is freed";
+    }
 }
 
 /// The ways out, the bad ones too: each must still say what happened.
@@ -351,37 +140,13 @@ fn ending() -> Vec<Allowed> {
     const RETURN: Usage = Usage::Conditional(Force::Return);
     const SEGFAULT: Usage = Usage::Conditional(Force::Segfault);
     const PANIC: Usage = Usage::Conditional(Force::Panic);
-    vec![
-        allow!(exit_group, SYS_exit_group, ANY, RETURN, "the end"),
-        allow!(
-            sigaltstack,
-            SYS_sigaltstack,
-            ANY,
-            RETURN,
-            "std returns its signal stack"
-        ),
-        allow!(
-            rt_sigaction,
-            SYS_rt_sigaction,
-            ANY,
-            SEGFAULT,
-            "std's handler takes itself off"
-        ),
-        allow!(
-            rt_sigreturn,
-            SYS_rt_sigreturn,
-            ANY,
-            SEGFAULT,
-            "that handler returns"
-        ),
-        allow!(
-            rt_sigprocmask,
-            SYS_rt_sigprocmask,
-            ANY,
-            PANIC,
-            "abort(3) sets the signal mask"
-        ),
-    ]
+    calls! {
+        exit_group = SYS_exit_group, ANY, RETURN, "the end";
+        sigaltstack = SYS_sigaltstack, ANY, RETURN, "std returns its signal stack";
+        rt_sigaction = SYS_rt_sigaction, ANY, SEGFAULT, "std's handler takes itself off";
+        rt_sigreturn = SYS_rt_sigreturn, ANY, SEGFAULT, "that handler returns";
+        rt_sigprocmask = SYS_rt_sigprocmask, ANY, PANIC, "abort(3) sets the signal mask";
+    }
 }
 
 /// What glibc does in its own way.
@@ -389,29 +154,11 @@ fn ending() -> Vec<Allowed> {
 fn libc_specific() -> Vec<Allowed> {
     const PANIC: Usage = Usage::Conditional(Force::Panic);
     const HEAP: Usage = Usage::Conditional(Force::HeapDamage);
-    vec![
-        allow!(
-            gettid,
-            SYS_gettid,
-            ANY,
-            PANIC,
-            "raise(3) names its own thread"
-        ),
-        allow!(
-            tgkill,
-            SYS_tgkill,
-            TO_ITSELF,
-            PANIC,
-            "abort(3) raises SIGABRT"
-        ),
-        allow!(
-            writev,
-            SYS_writev,
-            ANY,
-            HEAP,
-            "the C library's own last words"
-        ),
-    ]
+    calls! {
+        gettid = SYS_gettid, ANY, PANIC, "raise(3) names its own thread";
+        tgkill = SYS_tgkill, TO_ITSELF, PANIC, "abort(3) raises SIGABRT";
+        writev = SYS_writev, ANY, HEAP, "the C library's own last words";
+    }
 }
 
 /// What musl does in its own way: open(3) and fstat(3) take the oldest call that there is, and it raises by tkill(2),
@@ -419,30 +166,12 @@ fn libc_specific() -> Vec<Allowed> {
 #[cfg(target_env = "musl")]
 fn libc_specific() -> Vec<Allowed> {
     const PANIC: Usage = Usage::Conditional(Force::Panic);
-    vec![
+    calls! {
         #[cfg(target_arch = "x86_64")]
-        allow!(
-            open,
-            SYS_open,
-            ANY,
-            Usage::Always,
-            "control files; landlock decides which"
-        ),
-        allow!(
-            fstat,
-            SYS_fstat,
-            ANY,
-            Usage::Always,
-            "owner and kind of what was opened"
-        ),
-        allow!(
-            tkill,
-            SYS_tkill,
-            TO_ITSELF,
-            PANIC,
-            "abort(3) raises SIGABRT"
-        ),
-    ]
+        open = SYS_open, ANY, Usage::Always, "control files; landlock decides which";
+        fstat = SYS_fstat, ANY, Usage::Always, "owner and kind of what was opened";
+        tkill = SYS_tkill, TO_ITSELF, PANIC, "abort(3) raises SIGABRT";
+    }
 }
 
 #[cfg(test)]
