@@ -122,7 +122,12 @@ fn boot(kernel: &Path, image: &Path) -> Answers {
         .output()
         .expect("run boot-kernel");
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{}: {said}", output.status);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{}: {said}{complaint}",
+        output.status
+    );
     said.lines()
         .filter_map(|line| {
             let (name, rest) = line.trim_end().split_once("CASE ")?.1.split_once(' ')?;
