@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use cgleaf_shared::id::{BootId, Uid};
 use cgleaf_shared::wire::Mode;
@@ -212,12 +213,15 @@ fn state_directory(surroundings: &Surroundings) -> Result<PathBuf> {
 }
 
 /// The machine's id (machine-id(5)), or a constant where a machine has none.
-pub fn machine_id() -> String {
-    std::fs::read_to_string("/etc/machine-id")
-        .ok()
-        .map(|text| text.trim().to_owned())
-        .filter(|text| text.len() == 32 && text.chars().all(|c| c.is_ascii_hexdigit()))
-        .unwrap_or_else(|| "unknown".to_owned())
+pub fn machine_id() -> &'static str {
+    static ID: OnceLock<String> = OnceLock::new();
+    ID.get_or_init(|| {
+        std::fs::read_to_string("/etc/machine-id")
+            .ok()
+            .map(|text| text.trim().to_owned())
+            .filter(|text| text.len() == 32 && text.chars().all(|c| c.is_ascii_hexdigit()))
+            .unwrap_or_else(|| "unknown".to_owned())
+    })
 }
 
 /// A directory that others may look into: the parent of root's own and of the service's.

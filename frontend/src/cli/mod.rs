@@ -12,6 +12,7 @@ mod commands;
 pub mod completions;
 mod context;
 mod output;
+mod parse;
 mod progress;
 mod screen;
 mod suggest;
@@ -19,8 +20,6 @@ mod table;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-
-use clap::Parser;
 
 pub use args::{Cli, command};
 
@@ -35,7 +34,7 @@ pub(crate) const BEFORE_THE_PROGRAM: u8 = 125;
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     crate::launch::this_program_can_serve();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let cli = match Cli::try_parse_from(&arguments) {
+    let cli = match parse::parse(&arguments) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(usage(&error, &arguments)),
     };
@@ -86,7 +85,7 @@ fn usage(error: &clap::Error, arguments: &[OsString]) -> u8 {
     }
     let ours = arguments.iter().take_while(|argument| *argument != "--");
     let words: Vec<_> = ours.filter_map(|argument| argument.to_str()).collect();
-    let name = named_command(&words);
+    let name = parse::named_command(&words);
     let launches = args::is_launch(name);
     if words.contains(&"--json") && !args::gives_stdout_away(name) {
         output::Output::new(name, true, false, 0).fail(
@@ -105,16 +104,4 @@ fn usage(error: &clap::Error, arguments: &[OsString]) -> u8 {
     } else {
         Code::Usage.exit_status()
     }
-}
-
-/// The command that a command line is about: the first word that is one, since an option's value may come before it.
-fn named_command<'a>(words: &[&'a str]) -> &'a str {
-    let known = command();
-    let is_one = |word: &str| known.find_subcommand(word).is_some();
-    words
-        .iter()
-        .skip(1)
-        .copied()
-        .find(|word| is_one(word))
-        .unwrap_or("")
 }

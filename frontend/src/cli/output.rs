@@ -19,13 +19,7 @@ pub struct Output {
 
 impl Output {
     /// For a command of that name.
-    pub fn new(command: &str, json: bool, quiet: bool, verbose: u8) -> Self {
-        let known = super::args::command();
-        // The name comes from the definition itself: a static text for each subcommand.
-        let command = known
-            .get_subcommands()
-            .find(|sub| sub.get_name() == command)
-            .map_or("", |sub| static_name(sub.get_name()));
+    pub fn new(command: &'static str, json: bool, quiet: bool, verbose: u8) -> Self {
         Self {
             command,
             json,
@@ -151,40 +145,9 @@ fn rfc3339(moment: jiff::Timestamp) -> String {
     format!("{moment:.0}")
 }
 
-fn static_name(name: &str) -> &'static str {
-    const NAMES: [&str; 18] = [
-        "run",
-        "exec",
-        "start",
-        "list",
-        "top",
-        "show",
-        "ps",
-        "wait",
-        "logs",
-        "freeze",
-        "thaw",
-        "signal",
-        "destroy",
-        "gc",
-        "adopt",
-        "doctor",
-        "helper",
-        "completions",
-    ];
-    NAMES.into_iter().find(|known| *known == name).unwrap_or("")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_command_has_its_name_in_json() {
-        for sub in crate::cli::command().get_subcommands() {
-            assert_eq!(static_name(sub.get_name()), sub.get_name());
-        }
-    }
 
     #[test]
     fn a_moment_of_this_boot_has_a_date() {

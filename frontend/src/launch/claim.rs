@@ -299,7 +299,7 @@ fn new_record(session: SessionId, name: Option<SessionName>, tier: Tier) -> Resu
         tier,
         maker: Maker::this_process()?,
         created: BootTime::now(),
-        machine_id: machine_id(),
+        machine_id: machine_id().to_owned(),
         leader: None,
         attestation: None,
         helper: None,
