@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use cgleaf_shared::id::Uid;
 use cgleaf_shared::wire::{self, Hello, PROTOCOL, RefusalCode, Reply, Request, Welcome};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket,
     sockopt::PeerCredentials,
 };
 
+use super::interest::{self, Ready};
 use crate::error::{Code, Error, OrCode, Result};
 
 /// A point in time after which a client gives up.
@@ -246,20 +246,14 @@ impl Client {
     }
 
     fn await_readable(&self, deadline: Deadline) -> Result<()> {
-        loop {
-            let Some(left) = deadline.left() else {
+        match interest::wait(self.socket.as_fd(), Some(deadline))? {
+            Ready::Readable => Ok(()),
+            Ready::Deadline => {
                 let path = self.path.display();
-                return Err(Error::new(
+                Err(Error::new(
                     Code::HelperUnreachable,
                     format!("the helper at {path} does not answer; is it stopped or frozen?"),
-                ));
-            };
-            let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-            let wait = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            match poll(&mut fds, wait) {
-                Ok(0) | Err(Errno::EINTR) => {}
-                Ok(_) => return Ok(()),
-                Err(errno) => return Err(self.broken("wait for", &errno.into())),
+                ))
             }
         }
     }

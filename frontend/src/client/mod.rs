@@ -2,6 +2,7 @@
 
 mod connection;
 mod finder;
+pub(crate) mod interest;
 mod wait;
 
 pub(crate) use connection::refused;

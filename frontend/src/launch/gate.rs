@@ -10,6 +10,7 @@ use cgleaf_shared::wire::Refusal;
 use serde::{Deserialize, Serialize};
 
 use super::message;
+use crate::client::interest;
 use crate::error::{Code, Error, OrCode, Result};
 use crate::records::HelperRef;
 
@@ -108,8 +109,9 @@ impl ParentGate {
     /// What a child that enrols itself tells.
     ///
     /// # Errors
-    /// INTERNAL if it ended before it said anything.
+    /// INTERNAL if it ended before it said anything, or if this process is interrupted meanwhile.
     pub(super) fn word(&mut self) -> Result<Word> {
+        interest::wait_for(self.0.as_fd())?;
         message::read(&mut self.0)
             .map_err(|error| error.while_doing("wait for the child's enrolment"))
     }

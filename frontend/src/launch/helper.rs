@@ -9,7 +9,7 @@ use cgleaf_shared::wire::{Refusal, RefusalCode, Reply, Request};
 
 use super::Site;
 use super::start_helper::{self, Way};
-use crate::client::{Client, Deadline, places, refused};
+use crate::client::{Client, Deadline, interest, places, refused};
 use crate::error::{Code, Error, Result};
 
 /// What a helper answered.
@@ -149,7 +149,7 @@ impl Search<'_> {
             ));
         }
         std::thread::sleep(PAUSE);
-        Ok(())
+        interest::require()
     }
 
     fn ask_those_there_are(&mut self) -> Result<Attempt> {

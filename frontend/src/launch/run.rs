@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cgleaf_shared::id::SessionId;
 use cgleaf_shared::wire::Target;
 use nix::errno::Errno;
 
@@ -72,22 +73,53 @@ pub fn run(
         return group_tier::run(site, plan, options, claim, &program, enrolled);
     }
     let signals = Signals::take()?;
+    let launched = {
+        let _interest = signals.interest()?;
+        launch(site, plan, options, parent, &program, &signals, enrolled)
+    };
+    match launched {
+        Ok(Launched::Running(run, running, deadline)) => Ok(run.until_the_end(running, deadline)),
+        Ok(Launched::NotServed(claim, said)) => {
+            group_tier::instead(site, plan, &said)?;
+            signals.give_back();
+            group_tier::run(site, plan, options, claim, &program, enrolled)
+        }
+        Err(failure) => {
+            // A signal that ended the wait for a helper ends this process now, with nothing left behind.
+            signals.give_back();
+            Err(failure)
+        }
+    }
+}
+
+/// What asking for a leaf and a child in it came to.
+enum Launched<'a> {
+    Running(Run<'a>, Running, Option<Deadline>),
+    /// There is no leaf to be had: what each helper said.
+    NotServed(Claim, Vec<String>),
+}
+
+fn launch<'a>(
+    site: &'a Site<'a>,
+    plan: &Plan,
+    options: RunOptions,
+    parent: Option<SessionId>,
+    program: &Program,
+    signals: &'a Signals,
+    enrolled: &mut dyn FnMut(&Record) -> Result<()>,
+) -> std::result::Result<Launched<'a>, Failure> {
     let mut claim = Claim::make(site, &plan.identity, Tier::Cgroup)?;
     let nursery = Nursery {
         site,
         parent,
-        program: &program,
-        signals: &signals,
+        program,
+        signals,
         prepare: &|| {},
     };
     let child = match nursery.enrolled_child(&mut claim) {
         Ok(child) => child,
         Err(NoChild::Error(error)) => return Err(error.into()),
-        Err(NoChild::NotServed(said)) => {
-            group_tier::instead(site, plan, &said)?;
-            signals.give_back();
-            return group_tier::run(site, plan, options, claim, &program, enrolled);
-        }
+        Err(NoChild::NotServed(said)) => return Ok(Launched::NotServed(claim, said)),
         Err(NoChild::MoveDenied(refusal)) => {
             signals.give_back();
             let session = claim.record().session.clone();
@@ -97,12 +129,12 @@ pub fn run(
     let mut run = Run {
         site,
         options,
-        signals: &signals,
+        signals,
         claim,
         lease: None,
     };
-    let (child, deadline) = run.start(child, &program, enrolled)?;
-    Ok(run.until_the_end(child, deadline))
+    let (running, deadline) = run.start(child, program, enrolled)?;
+    Ok(Launched::Running(run, running, deadline))
 }
 
 /// A child at its gate, and then the program.
@@ -189,7 +221,7 @@ impl Run<'_> {
     }
 
     /// Stands in for the program until it has ended, and then sees to what it leaves.
-    fn until_the_end(&mut self, running: Running, deadline: Option<Deadline>) -> u8 {
+    fn until_the_end(mut self, running: Running, deadline: Option<Deadline>) -> u8 {
         let Running {
             mut watch,
             mut events,

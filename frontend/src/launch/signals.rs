@@ -10,6 +10,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 
 use super::exec::restore_signals;
+use crate::client::interest::Interest;
 use crate::error::{Code, OrCode, Result};
 use crate::sys::{self, Disposition};
 
@@ -22,6 +23,14 @@ const OWN_FAULTS: [Signal; 7] = [
     Signal::SIGTRAP,
     Signal::SIGSYS,
     Signal::SIGABRT,
+];
+
+/// What people and service managers end a process with.
+const ENDING: [Signal; 4] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
 ];
 
 /// All other signals, blocked and read as data; so none of them stops or ends this process before it has looked, and none
@@ -56,6 +65,26 @@ impl Signals {
             child_before,
             interrupted: Cell::new(false),
         })
+    }
+
+    /// While this is held, a wait for a helper ends when a signal comes that ends this process once it has
+    /// [given back](Self::give_back) its signals.
+    ///
+    /// # Errors
+    /// INTERNAL if it cannot be read as data.
+    pub(super) fn interest(&self) -> Result<Interest> {
+        let mut fatal = SigSet::empty();
+        for signal in ENDING {
+            // One that this process was started with as blocked or ignored does not end it.
+            let spared = self.mask_before.contains(signal)
+                || sys::disposition(signal as i32) == Disposition::Ignore;
+            if !spared {
+                fatal.add(signal);
+            }
+        }
+        let fd = SignalFd::with_flags(&fatal, SfdFlags::SFD_CLOEXEC).or_code(Code::Internal)?;
+        let owned = fd.as_fd().try_clone_to_owned().or_code(Code::Internal)?;
+        Ok(Interest::until_readable(owned))
     }
 
     /// Puts everything back as this process was started with, for a program or for what it does by itself.

@@ -21,6 +21,7 @@ use super::program::{Program, cannot_execute};
 use super::signals::Signals;
 use super::watch::Watch;
 use super::{Plan, Site, TierWanted, group_tier, scope};
+use crate::client::interest::{self, Interest};
 use crate::error::{Code, OrCode};
 use crate::records::{Exit, Record, Tier};
 use crate::steps;
@@ -93,7 +94,14 @@ fn wait_for_it(
     mut tell: UnixStream,
 ) -> ! {
     let _ = nix::unistd::setsid();
-    let started = started(site, plan, program, log);
+    let started = match tell.as_fd().try_clone_to_owned().or_code(Code::Internal) {
+        Ok(caller) => {
+            // Whoever called ends: the program does not start.
+            let _interest = Interest::until_readable(caller);
+            started(site, plan, program, log)
+        }
+        Err(error) => Err(error.into()),
+    };
     let told = match &started {
         Ok(started) => Told::Started(Box::new(started.claim.record().clone())),
         Err(NotStarted::MoveDenied(session, refusal)) => {
@@ -198,6 +206,7 @@ fn let_go(
 ) -> std::result::Result<Option<Exit>, Failure> {
     claim.look_for_tombstone()?;
     claim.write_running()?;
+    interest::require()?;
     steps::at("create:exec");
     trace::event(Role::Create, "Exec", trace::started(), &[]);
     child.gate.open()?;

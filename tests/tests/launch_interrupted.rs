@@ -1,0 +1,102 @@
+//! A helper that does not answer holds nobody up: who asks it can be ended, and nothing of what was asked for is left.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
+
+use cgleaf_tests::frontend::{Sandbox, wait_for};
+use cgleaf_tests::scratch::wait_until;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(child.id().cast_signed())
+}
+
+/// The sandbox's helper, stopped for as long as this lives.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn helper(sandbox: &Sandbox) -> Self {
+        let keeper = sandbox.run(["start", "--session", "keeper", "--", "sleep", "1000"]);
+        keeper.expect(0);
+        let pid = Pid::from_raw(sandbox.helper_pid().expect("a helper"));
+        kill(pid, Signal::SIGSTOP).expect("stop it");
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill(self.0, Signal::SIGCONT);
+    }
+}
+
+/// Starts a frontend, and waits until it has claimed its session: what comes next is the helper.
+fn asking(sandbox: &Sandbox, arguments: &[&str], session: &str) -> Child {
+    let child = sandbox.cgleaf(arguments).spawn().expect("start cgleaf");
+    wait_until("the claim", || sandbox.record(session).is_some());
+    child
+}
+
+fn require_nothing_left(sandbox: &Sandbox, session: &str) {
+    wait_until("the leaf to go", || {
+        !sandbox.leaves().iter().any(|leaf| leaf.contains(session))
+    });
+    let left = sandbox.record_files();
+    assert!(!left.iter().any(|file| file.contains(session)), "{left:?}");
+    sandbox.run(["destroy", "keeper"]).expect(0);
+}
+
+#[test]
+fn an_interrupt_ends_a_run_whose_helper_does_not_answer() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let Some(sandbox) = Sandbox::new() else {
+            return;
+        };
+        let stopped = Stopped::helper(&sandbox);
+        let arguments = ["run", "--session", "asks", "--", "true"];
+        let mut child = asking(&sandbox, &arguments, "asks");
+        kill(pid_of(&child), signal).expect("send it");
+        let ended = wait_for(&mut child);
+        assert_eq!(ended.signal(), Some(signal as i32), "{ended:?}");
+        drop(stopped);
+        require_nothing_left(&sandbox, "asks");
+    }
+}
+
+/// As `nohup` has it: a signal that would not end the program's caller does not end the wait either.
+#[test]
+fn an_ignored_signal_does_not_end_the_wait() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let stopped = Stopped::helper(&sandbox);
+    let script = "exec env --ignore-signal=HUP cgleaf run --session ignores -- sh -c 'exit 7'";
+    let mut child = sandbox.bash(script).spawn().expect("start cgleaf");
+    wait_until("the claim", || sandbox.record("ignores").is_some());
+    kill(pid_of(&child), Signal::SIGHUP).expect("send it");
+    drop(stopped);
+    assert_eq!(wait_for(&mut child).code(), Some(7));
+    sandbox.run(["destroy", "keeper"]).expect(0);
+}
+
+/// The process that starts the program is another than the one that answers: it sees that nobody waits any more.
+#[test]
+fn a_start_whose_caller_was_killed_starts_nothing() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let stopped = Stopped::helper(&sandbox);
+    let made = sandbox.runtime().join("made-by-the-program");
+    let file = made.display().to_string();
+    let arguments = ["start", "--session", "late", "--", "touch", &file];
+    let mut child = asking(&sandbox, &arguments, "late");
+    kill(pid_of(&child), Signal::SIGKILL).expect("kill it");
+    wait_for(&mut child);
+    wait_until("the claim to be given back", || {
+        sandbox.record("late").is_none()
+    });
+    drop(stopped);
+    require_nothing_left(&sandbox, "late");
+    assert!(!made.exists(), "the program has run");
+}
