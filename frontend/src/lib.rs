@@ -33,6 +33,7 @@ pub mod client;
 pub mod error;
 pub mod group;
 pub mod launch;
+pub mod operations;
 pub mod ops;
 pub mod private_dir;
 pub mod records;

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::operations;
 use cgleaf_shared::id::Uid;
 use cgleaf_shared::{IoContext, IoError};
 use nix::dir::Dir;
@@ -165,6 +166,7 @@ impl PrivateDir {
     /// # Errors
     /// `ENOSPC` and its like; the old content is then untouched.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), IoError> {
+        operations::tell(|| format!("rename(2): a new {}", self.path.join(name).display()));
         let temporary = self.write_temporary(bytes)?;
         renameat(&self.fd, temporary.as_str(), &self.fd, name)
             .inspect_err(|_| self.discard(&temporary))
@@ -176,6 +178,12 @@ impl PrivateDir {
     /// # Errors
     /// `ENOSPC` and its like; nothing is then left behind.
     pub fn create(&self, name: &str, bytes: &[u8]) -> Result<bool, IoError> {
+        operations::tell(|| {
+            format!(
+                "renameat2(2), RENAME_NOREPLACE: {}",
+                self.path.join(name).display()
+            )
+        });
         let temporary = self.write_temporary(bytes)?;
         let renamed = match renameat2(
             &self.fd,
@@ -210,6 +218,7 @@ impl PrivateDir {
     /// # Errors
     /// If it is there and cannot be removed.
     pub fn remove(&self, name: &str) -> Result<(), IoError> {
+        operations::tell(|| format!("unlink(2): {}", self.path.join(name).display()));
         match unlinkat(&self.fd, name, UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),
             Err(errno) => Err(IoError::new("remove", self.path.join(name), errno)),

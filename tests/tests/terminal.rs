@@ -184,6 +184,87 @@ fn a_table_ends_where_the_terminal_does() {
     assert!(lines[1].ends_with('…'), "{screen}");
 }
 
+/// Who ignores SIGTERM makes a destroy with a grace take as long as that. Nothing is said where nobody looks.
+#[test]
+fn what_takes_long_is_told_on_a_terminal() {
+    require!(Cgroup2, Terminal);
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let names = ["one", "two", "three", "four"];
+    let start = || {
+        for name in names {
+            let stubborn = "trap '' TERM; while :; do sleep 1; done";
+            sandbox
+                .run(["start", "--name", name, "--", "sh", "-c", stubborn])
+                .expect(0);
+        }
+    };
+    start();
+    let program = sandbox.program().display().to_string();
+    for (words, told) in [
+        ("one", "ending one … "),
+        ("two three four", "ending two, three, four … "),
+    ] {
+        let line = format!("{program} destroy --grace 3s {words}; echo status $?; exec cat");
+        let terminal = Terminal::run(&sandbox, &line);
+        terminal.wait_for(told);
+        let screen = terminal.wait_for("status 0");
+        assert!(
+            !screen.contains("ending"),
+            "the line is taken back: {screen}"
+        );
+    }
+    start();
+    let line = format!(
+        "{program} destroy --grace 3s {}; echo status $?; exec cat",
+        names.join(" ")
+    );
+    let terminal = Terminal::run(&sandbox, &line);
+    terminal.wait_for("ending 4 sessions, 0 done … ");
+    terminal.wait_for("status 0");
+    start();
+    let answer = sandbox.run([&["destroy", "--grace", "2s"], &names[..]].concat());
+    answer.expect(0);
+    assert_eq!(answer.stderr, "");
+}
+
+#[test]
+fn verbose_tells_each_operation_and_only_when_it_is_asked_for() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let answer = sandbox.run(["-v", "start", "--session", "s", "--", "sleep", "600"]);
+    assert_eq!(answer.expect(0), "s");
+    let operations = [
+        "renameat2(2), RENAME_NOREPLACE: ",
+        "create s: mkdir(2) cgleaf-s.leaf",
+        "clone3(2) with CLONE_INTO_CGROUP: ",
+        "becomes /usr/bin/sleep",
+    ];
+    for operation in operations {
+        assert!(answer.stderr.contains(operation), "{operation}: {answer:?}");
+    }
+    let answer = sandbox.run(["signal", "s", "CONT", "--verbose"]);
+    answer.expect(0);
+    for operation in [
+        "hold s: 1 to cgroup.freeze",
+        "pidfd_send_signal(2): SIGCONT to pid ",
+        "let go of s: 0 to cgroup.freeze",
+    ] {
+        assert!(answer.stderr.contains(operation), "{operation}: {answer:?}");
+    }
+    let answer = sandbox.run(["--json", "-v", "destroy", "s"]);
+    assert_eq!(answer.json()["result"]["destroyed"], true);
+    assert!(
+        answer.stderr.contains("kill s: 1 to cgroup.kill"),
+        "{answer:?}"
+    );
+    let answer = sandbox.run(["run", "--", "true"]);
+    answer.expect(0);
+    assert_eq!(answer.stderr, "");
+}
+
 #[test]
 fn a_slip_in_a_name_is_answered_with_the_name() {
     let Some(sandbox) = Sandbox::new() else {

@@ -92,12 +92,12 @@ pub enum Command {
 }
 
 /// Whether a word is the name of a command that starts a program.
-pub fn is_launch(word: &str) -> bool {
+pub(super) fn is_launch(word: &str) -> bool {
     matches!(word, "run" | "exec" | "start")
 }
 
 /// Whether a command's stdout is the program's, and not for an answer.
-pub fn gives_stdout_away(word: &str) -> bool {
+pub(super) fn gives_stdout_away(word: &str) -> bool {
     matches!(word, "run" | "exec")
 }
 
@@ -369,7 +369,7 @@ pub struct Completions {
 }
 
 /// A time such as `500ms`, `2s`, `1.5m`, `1h30m`; a bare number is seconds.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let refuse = || format!("{text:?} is no time; try 500ms, 2s, 1.5m, 1h30m");
     let is_number = text.parse::<f64>().is_ok() && text.ends_with(|c: char| c.is_ascii_digit());
     let with_unit = if is_number {
@@ -385,7 +385,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A signal's number, from its name with or without SIG, or from a number.
-pub fn signal(text: &str) -> Result<i32, String> {
+pub(super) fn signal(text: &str) -> Result<i32, String> {
     let refuse = || format!("{text:?} is no signal; try TERM, HUP, INT, KILL or a number");
     if let Ok(number) = text.parse::<i32>() {
         return if (1..=libc::SIGRTMAX()).contains(&number) {

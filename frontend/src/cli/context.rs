@@ -7,10 +7,9 @@ use super::output::Output;
 use crate::base::{Base, Surroundings};
 use crate::error::Result;
 use crate::ops::Reach;
-use crate::records::Store;
 
 /// What every command needs.
-pub struct Context {
+pub(super) struct Context {
     /// Where things lie.
     pub base: Base,
     /// The socket that was named.
@@ -26,7 +25,7 @@ impl Context {
     ///
     /// # Errors
     /// STORAGE if there is no place for records.
-    pub fn new(global: &Global, output: Output) -> Result<Self> {
+    pub(super) fn new(global: &Global, output: Output) -> Result<Self> {
         let base = Base::find(&Surroundings::of_process())?;
         Ok(Self {
             base,
@@ -37,16 +36,8 @@ impl Context {
     }
 
     /// What a command about existing sessions can reach.
-    pub fn reach(&self) -> Reach {
+    pub(super) fn reach(&self) -> Reach {
         Reach::new(&self.base, self.socket.as_deref()).with_scope_dir(self.scope_dir.as_deref())
-    }
-
-    /// The records.
-    ///
-    /// # Errors
-    /// STORAGE.
-    pub fn store(&self) -> Result<Store> {
-        Store::open(&self.base)
     }
 }
 

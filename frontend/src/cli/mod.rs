@@ -1,11 +1,5 @@
 //! The command line: arguments in, one answer out.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the commands that use these are being built"
-)]
-
 mod args;
 mod colour;
 mod commands;
@@ -26,6 +20,7 @@ pub use args::{Cli, command};
 use self::args::Command;
 use self::context::Context;
 use crate::error::{Code, Error};
+use crate::operations;
 
 /// What a failure before the program starts is for run, exec and start, whatever its cause.
 pub(crate) const BEFORE_THE_PROGRAM: u8 = 125;
@@ -49,14 +44,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn run(cli: Cli) -> u8 {
+    if cli.global.verbose > 0 {
+        operations::hear(output::tell_operation);
+    }
     let launches = cli.command.launches();
     let gives_stdout_away = args::gives_stdout_away(cli.command.name());
-    let output = output::Output::new(
-        cli.command.name(),
-        cli.global.json,
-        cli.global.quiet,
-        cli.global.verbose,
-    );
+    let output = output::Output::new(cli.command.name(), cli.global.json, cli.global.quiet);
     let answer = Context::new(&cli.global, output).and_then(|context| {
         commands::run(&context, cli.command)
             .map_err(|error| suggest::with_suggestion(&context, error))
@@ -88,7 +81,7 @@ fn usage(error: &clap::Error, arguments: &[OsString]) -> u8 {
     let name = parse::named_command(&words);
     let launches = args::is_launch(name);
     if words.contains(&"--json") && !args::gives_stdout_away(name) {
-        output::Output::new(name, true, false, 0).fail(
+        output::Output::new(name, true, false).fail(
             &Error::new(
                 Code::Usage,
                 error.render().to_string().trim_end().to_owned(),

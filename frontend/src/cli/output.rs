@@ -10,31 +10,29 @@ use crate::error::{Code, Error, OrCode, Result};
 
 /// Where a command's answer goes, and in which form.
 #[derive(Debug, Clone, Copy)]
-pub struct Output {
+pub(super) struct Output {
     command: &'static str,
     json: bool,
     quiet: bool,
-    verbose: u8,
 }
 
 impl Output {
     /// For a command of that name.
-    pub fn new(command: &'static str, json: bool, quiet: bool, verbose: u8) -> Self {
+    pub(super) fn new(command: &'static str, json: bool, quiet: bool) -> Self {
         Self {
             command,
             json,
             quiet,
-            verbose,
         }
     }
 
     /// Whether the answer is JSON.
-    pub fn is_json(&self) -> bool {
+    pub(super) fn is_json(&self) -> bool {
         self.json
     }
 
     /// Whether notices are wanted.
-    pub fn is_quiet(&self) -> bool {
+    pub(super) fn is_quiet(&self) -> bool {
         self.quiet
     }
 
@@ -42,7 +40,7 @@ impl Output {
     ///
     /// # Errors
     /// INTERNAL if stdout cannot be written.
-    pub fn answer(
+    pub(super) fn answer(
         &self,
         result: &Value,
         text: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
@@ -66,7 +64,7 @@ impl Output {
     }
 
     /// Answers with a failure. A program's stdout is its own, so that run, exec and start write on stderr alone.
-    pub fn fail(&self, error: &Error, launches: bool) {
+    pub(super) fn fail(&self, error: &Error, launches: bool) {
         if self.json && !launches {
             let envelope = failure_envelope(self.command, error);
             let _ = writeln!(std::io::stdout(), "{envelope}");
@@ -81,22 +79,21 @@ impl Output {
     }
 
     /// One line on stderr, unless quiet.
-    pub fn notice(&self, text: &str) {
+    pub(super) fn notice(&self, text: &str) {
         if !self.quiet {
             let _ = writeln!(std::io::stderr(), "cgleaf: {}", printable(text));
         }
     }
+}
 
-    /// One line on stderr, where `--verbose` asks for it.
-    pub fn verbose(&self, text: impl FnOnce() -> String) {
-        if self.verbose > 0 {
-            let _ = writeln!(std::io::stderr(), "cgleaf: {}", printable(&text()));
-        }
-    }
+/// One line on stderr for an operation, where `--verbose` asks for it.
+pub(super) fn tell_operation(text: &str) {
+    // Whoever does not listen any more need not be told.
+    let _ = writeln!(std::io::stderr(), "cgleaf: {}", one_line(text));
 }
 
 /// The envelope of a failure.
-pub fn failure_envelope(command: &str, error: &Error) -> Value {
+pub(super) fn failure_envelope(command: &str, error: &Error) -> Value {
     json!({
         "ok": false,
         "command": command,
@@ -111,7 +108,7 @@ pub fn failure_envelope(command: &str, error: &Error) -> Value {
 }
 
 /// Text that somebody else chose, without a byte that a terminal would obey.
-pub fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
             let shown: Vec<char> = if c == '\n' || !c.is_control() {
@@ -125,17 +122,17 @@ pub fn printable(text: &str) -> String {
 }
 
 /// [`printable`], in one line.
-pub fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     printable(&text.replace('\n', "\\n"))
 }
 
 /// Now, as RFC 3339 in UTC.
-pub fn timestamp() -> String {
+pub(super) fn timestamp() -> String {
     rfc3339(jiff::Timestamp::now())
 }
 
 /// When that moment of this boot was, by the clock as it stands now: a clock step moves the answer, not the session.
-pub fn wall_clock(moment: BootTime) -> Option<String> {
+pub(super) fn wall_clock(moment: BootTime) -> Option<String> {
     let ago = Duration::from_nanos(BootTime::now().0.checked_sub(moment.0)?);
     let ago = jiff::SignedDuration::try_from(ago).ok()?;
     jiff::Timestamp::now().checked_sub(ago).ok().map(rfc3339)

@@ -10,6 +10,15 @@ const BEGIN: Duration = Duration::from_secs(1);
 
 /// Does `work` and says on stderr meanwhile what is waited for, if that takes over a second and a person sees it.
 pub(super) fn during<T>(output: Output, what: &str, work: impl FnOnce() -> T) -> T {
+    during_counted(output, &|| what.to_owned(), work)
+}
+
+/// The same where what is to be said changes meanwhile.
+pub(super) fn during_counted<T>(
+    output: Output,
+    what: &(dyn Fn() -> String + Sync),
+    work: impl FnOnce() -> T,
+) -> T {
     if output.is_quiet() || output.is_json() || !std::io::stderr().is_terminal() {
         return work();
     }
@@ -22,7 +31,7 @@ pub(super) fn during<T>(output: Output, what: &str, work: impl FnOnce() -> T) ->
     })
 }
 
-fn tell(what: &str, is_done: &mpsc::Receiver<()>) {
+fn tell(what: &dyn Fn() -> String, is_done: &mpsc::Receiver<()>) {
     let begun = Instant::now();
     let mut told = false;
     while is_done.recv_timeout(BEGIN) == Err(RecvTimeoutError::Timeout) {
@@ -32,7 +41,7 @@ fn tell(what: &str, is_done: &mpsc::Receiver<()>) {
         let _ = write!(
             std::io::stderr(),
             "\r{} … {seconds} s\u{1b}[K",
-            printable(what)
+            printable(&what())
         );
     }
     if told {

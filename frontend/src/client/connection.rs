@@ -15,6 +15,7 @@ use nix::sys::socket::{
 
 use super::interest::{self, Ready};
 use crate::error::{Code, Error, OrCode, Result};
+use crate::operations;
 
 /// A point in time after which a client gives up.
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +72,7 @@ impl Client {
         let socket =
             socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).map_err(unreachable)?;
         let address = UnixAddr::new(path).map_err(unreachable)?;
+        operations::tell(|| format!("connect(2): {}", path.display()));
         connect_patiently(&socket, &address).map_err(unreachable)?;
         let client = Self {
             socket,
@@ -163,6 +165,7 @@ impl Client {
         descriptor: Option<BorrowedFd<'_>>,
         deadline: Deadline,
     ) -> Result<(Reply, Option<OwnedFd>)> {
+        operations::tell_request(&self.path, request);
         let bytes = wire::encode_request(request).or_code(Code::Protocol)?;
         if !self.greeted {
             let hello = wire::encode_hello(&Hello::ours()).or_code(Code::Protocol)?;

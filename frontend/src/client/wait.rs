@@ -11,6 +11,7 @@ use nix::poll::{PollFd, PollFlags};
 use nix::sys::time::TimeSpec;
 
 use super::Deadline;
+use crate::operations;
 
 /// A leaf's `cgroup.events`, held open.
 #[derive(Debug)]
@@ -105,6 +106,7 @@ impl LeafEvents {
 
     /// Whether an event came before the time was over.
     fn sleep(&self, time: Duration) -> io::Result<bool> {
+        operations::tell(|| format!("ppoll(2): the leaf's cgroup.events, for {time:?} at most"));
         let mut fds = [PollFd::new(self.file.as_fd(), PollFlags::POLLPRI)];
         match nix::poll::ppoll(&mut fds, Some(TimeSpec::from_duration(time)), None) {
             Ok(number) => Ok(number > 0),

@@ -11,6 +11,7 @@ use super::identity::GroupIdentity;
 use super::members::{Member, Tie, members, signal_member};
 use super::procfs::ProcfsKernel;
 use super::tree;
+use crate::operations;
 
 /// What is done about processes of the session outside its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +181,7 @@ fn ask_monitor(
             return Ok(true);
         }
     }
+    operations::tell_signal(monitor.pid, libc::SIGTERM);
     if !held.send_signal(libc::SIGTERM)? {
         return Ok(true);
     }
@@ -325,6 +327,7 @@ fn kill_leader(
     if let Some(grace) = options.grace {
         for signal in [libc::SIGTERM, libc::SIGCONT] {
             let _ = tree::signal_all(proc, leader.pid, signal);
+            operations::tell_signal(leader.pid, signal);
             held.send_signal(signal)?;
         }
         wait_for_end(&held, grace)?;
@@ -336,6 +339,7 @@ fn kill_leader(
             Ok(_) => std::thread::sleep(Duration::from_micros(200)),
         }
     }
+    operations::tell_signal(leader.pid, libc::SIGKILL);
     held.send_signal(libc::SIGKILL)?;
     wait_for_end(&held, options.timeout)
 }

@@ -10,6 +10,7 @@ use cgleaf_shared::process::{
 
 use super::identity::{GroupIdentity, MARK_VARIABLE};
 use super::tree;
+use crate::operations;
 
 /// By what a process was found to be the session's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,6 +118,7 @@ pub(super) fn signal_member(proc: &Proc, member: ProcessId, signal: i32) -> std:
     if liveness::of(proc, member) != liveness::Liveness::Alive || !held.is_alive()? {
         return Ok(false);
     }
+    operations::tell_signal(member.pid, signal);
     held.send_signal(signal)
 }
 

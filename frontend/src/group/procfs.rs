@@ -12,6 +12,7 @@ use nix::sys::signal::{Signal, killpg};
 use super::identity::{GroupIdentity, MARK_VARIABLE};
 use super::kernel::{Boot, Delivery, GroupSignal, Kernel, Place, Proof, Reading};
 use super::thaw::StoppedGroup;
+use crate::operations;
 
 /// How long a stop is given to take effect: 30 µs on an idle machine, 400 µs seen.
 const SETTLE: Duration = Duration::from_millis(1);
@@ -168,6 +169,7 @@ impl Kernel for ProcfsKernel<'_> {
 }
 
 fn send(group: Pid, signal: Signal) -> Delivery {
+    operations::tell_group_signal(group, signal as i32);
     match killpg(nix::unistd::Pid::from_raw(group.get()), signal) {
         Ok(()) => Delivery::Found,
         Err(Errno::ESRCH) => Delivery::NoGroup,

@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, Once};
 
+use crate::operations;
 use cgleaf_shared::process::Pid;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, killpg, pthread_sigmask};
 
@@ -59,6 +60,7 @@ impl Drop for StoppedGroup {
 
 /// ESRCH needs no answer, EPERM has none: those members could not be stopped either.
 fn continue_group(group: Pid) {
+    operations::tell_group_signal(group, Signal::SIGCONT as i32);
     let _ = killpg(nix::unistd::Pid::from_raw(group.get()), Signal::SIGCONT);
 }
 

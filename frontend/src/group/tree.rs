@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use crate::operations;
 use cgleaf_shared::process::{Pid, Pidfd, Proc, ProcessId, ReadError, Stat};
 
 /// A process beneath another one, held by its number's owner.
@@ -109,11 +110,14 @@ pub(super) fn signal_all(
 
 /// Without a pidfd (before 5.3, or a filter) the number is used: its owner was read a moment ago.
 fn signal_one(found: &Descendant, signal: i32) -> std::io::Result<bool> {
+    let pid = found.stat.id.pid;
     if let Some(held) = &found.held {
+        operations::tell_signal(pid, signal);
         return held.send_signal(signal);
     }
     let signal = nix::sys::signal::Signal::try_from(signal)?;
-    match nix::sys::signal::kill(nix::unistd::Pid::from_raw(found.stat.id.pid.get()), signal) {
+    operations::tell(|| format!("kill(2): {signal} to pid {pid}"));
+    match nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.get()), signal) {
         Ok(()) => Ok(true),
         Err(nix::Error::ESRCH) => Ok(false),
         Err(errno) => Err(errno.into()),

@@ -17,6 +17,7 @@ use super::signals::Signals;
 use super::{BEFORE_THE_PROGRAM, Site};
 use crate::client::{Client, LeafEvents};
 use crate::error::{Code, Error, OrCode, Result};
+use crate::operations;
 use crate::records::HelperRef;
 use crate::sys::{self, Forked, Image};
 
@@ -97,6 +98,8 @@ impl Nursery<'_> {
         };
         let image = self.image(claim)?;
         let (parent, child) = gate()?;
+        let path = &leaf.attestation.leaf_path;
+        operations::tell(|| format!("clone3(2) with CLONE_INTO_CGROUP: {path}"));
         match sys::clone_into_cgroup(dir.as_fd()) {
             Ok(Forked::Child) => {
                 // Or the gate would stay open in the child itself after its parent's end.
@@ -131,6 +134,7 @@ impl Nursery<'_> {
     fn moved(&self, claim: &mut Claim) -> std::result::Result<Child, NoChild> {
         let image = self.image(claim)?;
         let (mut parent, child) = gate()?;
+        operations::tell(|| "fork(2): a child that moves into its leaf itself".to_owned());
         let pid = match sys::fork().or_code(Code::Internal)? {
             Forked::Child => {
                 drop(parent);
@@ -218,6 +222,7 @@ fn proven(leaf: &Leaf) -> Result<Option<CgroupDir>> {
     let Ok(root) = CgroupRoot::open() else {
         return Ok(None);
     };
+    operations::tell_verification(&leaf.attestation);
     match verify(&leaf.attestation, &root) {
         Verdict::Proven(dir) => Ok(Some(dir)),
         Verdict::Unreadable(_) => Ok(None),

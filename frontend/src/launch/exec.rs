@@ -11,6 +11,7 @@ use super::leaf::{self, Entry, Leaf, Made};
 use super::program::{Program, cannot_execute};
 use super::{Plan, Site, TierWanted, group_tier, scope};
 use crate::error::{Code, Error, Result};
+use crate::operations;
 use crate::records::{Record, Tier};
 use crate::steps;
 use crate::sys::{self, Disposition};
@@ -80,6 +81,7 @@ fn finish(
     enrolled(claim.record())?;
     steps::at("create:exec");
     trace::event(Role::Create, "Exec", trace::started(), &[]);
+    operations::tell_execve(Pid::own(), program.path());
     restore_signals();
     let error = image.execute();
     let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));

@@ -26,6 +26,7 @@ use crate::error::{Code, Error, OrCode, Result};
 use crate::group::{
     self, LaunchError, LaunchOptions, Launched, NO_GROUP_NOTICE, RunEvent, Running,
 };
+use crate::operations;
 use crate::records::{Exit, Found, Names, Phase, Record, Store, Tier};
 use crate::steps;
 use crate::trace::{self, Role};
@@ -77,6 +78,7 @@ pub(super) fn exec(
     enrolled(claim.record())?;
     steps::at("create:exec");
     trace::event(Role::Create, "Exec", trace::started(), &[]);
+    operations::tell_execve(Pid::own(), program.path());
     restore_signals();
     let error = image.execute();
     let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
@@ -214,6 +216,7 @@ fn let_go(
     enrolled(claim.record())?;
     steps::at("create:exec");
     trace::event(Role::Create, "Exec", trace::started(), &[]);
+    operations::tell_execve(launched.identity().pid, program.path());
     let running = launched
         .go()
         .map_err(|error| not_started(program, &error))?;

@@ -19,6 +19,7 @@ use super::watch::{Happened, Watch};
 use super::{Plan, Site, TierWanted, group_tier, scope};
 use crate::client::Deadline;
 use crate::error::{Code, Error, Result};
+use crate::operations;
 use crate::records::{Exit, Record, Tier};
 use crate::steps;
 use crate::trace::{self, Role};
@@ -163,7 +164,7 @@ impl Run<'_> {
         enrolled: &mut dyn FnMut(&Record) -> Result<()>,
     ) -> std::result::Result<(Running, Option<Deadline>), Failure> {
         let pid = child.pid;
-        if let Err(error) = self.let_go(&mut child, enrolled) {
+        if let Err(error) = self.let_go(&mut child, program, enrolled) {
             return Err(self.take_back(child, error.into()));
         }
         let deadline = self.options.timeout.map(Deadline::after);
@@ -194,6 +195,7 @@ impl Run<'_> {
     fn let_go(
         &mut self,
         child: &mut Child,
+        program: &Program,
         enrolled: &mut dyn FnMut(&Record) -> Result<()>,
     ) -> Result<()> {
         self.claim.look_for_tombstone()?;
@@ -204,6 +206,7 @@ impl Run<'_> {
         enrolled(self.claim.record())?;
         steps::at("create:exec");
         trace::event(Role::Create, "Exec", trace::started(), &[]);
+        operations::tell_execve(child.pid, program.path());
         child.gate.open()
     }
 

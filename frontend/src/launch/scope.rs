@@ -13,6 +13,7 @@ use super::program::{IN_SCOPE_VARIABLE, c_string, c_strings};
 use super::start_helper::{systemd_is_init, tool, user_runtime_directory};
 use crate::client::refused;
 use crate::error::{Code, Error, Result};
+use crate::operations;
 use crate::sys::{self, Image};
 
 /// Executes this process again in a scope of its own. It comes back only if that may not, or cannot, be done: always with
@@ -23,6 +24,9 @@ pub(super) fn enter_one(site: &Site<'_>, session: &str, refusal: &Refusal) -> Er
             if let Some(number) = site.kept_descriptor {
                 let _ = sys::set_close_on_exec(number, false);
             }
+            operations::tell(|| {
+                "execve(2): systemd-run --user --scope, for a scope that this process may be moved from".to_owned()
+            });
             restore_signals();
             let error = image.execute();
             refused(refusal).while_doing(format!("execute systemd-run: {error}"))

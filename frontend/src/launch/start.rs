@@ -23,6 +23,7 @@ use super::watch::Watch;
 use super::{Plan, Site, TierWanted, group_tier, scope};
 use crate::client::interest::{self, Interest};
 use crate::error::{Code, OrCode};
+use crate::operations;
 use crate::records::{Exit, Record, Tier};
 use crate::steps;
 use crate::sys::{self, Forked};
@@ -209,6 +210,7 @@ fn let_go(
     interest::require()?;
     steps::at("create:exec");
     trace::event(Role::Create, "Exec", trace::started(), &[]);
+    operations::tell_execve(child.pid, program.path());
     child.gate.open()?;
     let leaf = claim.record().attestation.clone();
     match watch.until_executed(signals, leaf.as_ref(), &mut child.gate) {

@@ -19,6 +19,7 @@ use super::{Site, take_over};
 use crate::base::Base;
 use crate::client::Client;
 use crate::error::{Code, Error, OrCode, Result};
+use crate::operations;
 use crate::sys::Image;
 
 /// What a helper that lost the race for the socket says.
@@ -298,6 +299,7 @@ pub(super) fn start(site: &Site<'_>, way: &Way) -> Result<New> {
     let mut words = way.wrapper()?;
     words.extend(helper_program()?);
     words.extend(helper_arguments(site, way, &socket, private));
+    operations::tell(|| format!("fork(2) and execve(2): {}", shown(&words)));
     let image = image(words, way.environment())?;
     let started = clean::start(&image)?;
     Ok(New {
@@ -332,6 +334,11 @@ fn helper_arguments(site: &Site<'_>, way: &Way, socket: &Path, private: bool) ->
         words.extend(["--trace".into(), path.into()]);
     }
     words
+}
+
+fn shown(words: &[OsString]) -> String {
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
 }
 
 fn image(words: Vec<OsString>, environment: Vec<OsString>) -> Result<Image> {

@@ -19,6 +19,7 @@ use super::reach::Reach;
 use super::session::Session;
 use crate::client::Deadline;
 use crate::error::{Code, Error, Result};
+use crate::operations;
 use crate::trace::Role;
 
 /// How often processes are looked for; each round that finds one outside is followed by another.
@@ -209,6 +210,7 @@ impl<'a> Gathering<'a> {
                 continue;
             }
             // ESRCH: it has ended meanwhile. EPERM: nobody in it may be signalled, and none of them will be adopted.
+            operations::tell_group_signal(group, libc::SIGSTOP);
             let _ = killpg(
                 nix::unistd::Pid::from_raw(group.get()),
                 nix::sys::signal::Signal::SIGSTOP,
@@ -233,7 +235,10 @@ impl<'a> Gathering<'a> {
         let in_stopped_group = stat.group.is_some_and(|group| self.groups.contains(&group));
         if stat.state.is_stopped() && !in_stopped_group {
             self.stood_still.insert(process);
-        } else if held.send_signal(libc::SIGSTOP).is_ok() {
+            return;
+        }
+        operations::tell_signal(process.pid, libc::SIGSTOP);
+        if held.send_signal(libc::SIGSTOP).is_ok() {
             self.stopped.insert(process.pid, held);
         }
     }
@@ -290,7 +295,8 @@ impl<'a> Gathering<'a> {
                 self.stopped.entry(stat.id.pid).or_insert(held);
             }
         }
-        for held in self.stopped.values() {
+        for (pid, held) in &self.stopped {
+            operations::tell_signal(*pid, libc::SIGCONT);
             // One that ended meanwhile needs none.
             let _ = held.send_signal(libc::SIGCONT);
         }

@@ -9,6 +9,7 @@ use super::reach::Reach;
 use super::session::Session;
 use super::state::{LeafSeen, Look};
 use crate::error::{Code, Error, Result};
+use crate::operations;
 use crate::trace::Role;
 
 /// The most cgroups that a listing walks through: a program may make as many as it likes.
@@ -122,6 +123,7 @@ impl Grip {
         if !self.is_member(pid) {
             return Sent::NoMember;
         }
+        operations::tell_signal(pid, signal);
         match pinned.send_signal(signal) {
             Ok(true) => Sent::Done,
             Ok(false) => Sent::NoMember,

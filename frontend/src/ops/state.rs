@@ -10,6 +10,7 @@ use super::reach::Reach;
 use super::session::Session;
 use super::strays;
 use crate::error::Result;
+use crate::operations;
 use crate::records::{Phase, Tier};
 
 /// The states of DESIGN 4.1.
@@ -106,7 +107,10 @@ impl Reach {
             return LeafSeen::None;
         };
         let verdict = match self.root() {
-            Ok(root) => verify(attestation, root),
+            Ok(root) => {
+                operations::tell_verification(attestation);
+                verify(attestation, root)
+            }
             Err(why) => return self.ask_about(session, attestation, why),
         };
         match verdict {

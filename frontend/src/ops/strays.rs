@@ -13,6 +13,7 @@ use super::members::cgroup_of;
 use super::reach::Reach;
 use crate::client::Deadline;
 use crate::error::Result;
+use crate::operations;
 use crate::records::{RecordedStray, Tie};
 
 /// The variable of a session's programs that holds its mark, after those of the sessions around it.
@@ -251,6 +252,7 @@ pub(super) fn end(strays: &mut Vec<Stray>, is_member: impl Fn(Pid) -> bool) -> R
                 && !is_member(process.pid)
             {
                 // One that may not be signalled shows by living on.
+                operations::tell_signal(process.pid, libc::SIGSTOP);
                 let _ = held.send_signal(libc::SIGSTOP);
                 pinned.insert(process.pid, (held, process));
             }
@@ -261,7 +263,8 @@ pub(super) fn end(strays: &mut Vec<Stray>, is_member: impl Fn(Pid) -> bool) -> R
         }
     }
     let deadline = Deadline::after(END);
-    for (held, _) in pinned.values() {
+    for (held, process) in pinned.values() {
+        operations::tell_signal(process.pid, libc::SIGKILL);
         let _ = held.send_signal(libc::SIGKILL);
     }
     let mut ended = BTreeSet::new();
@@ -272,6 +275,7 @@ pub(super) fn end(strays: &mut Vec<Stray>, is_member: impl Fn(Pid) -> bool) -> R
         {
             ended.insert(*pid);
         } else {
+            operations::tell_signal(*pid, libc::SIGCONT);
             let _ = held.send_signal(libc::SIGCONT);
         }
     }

@@ -13,6 +13,8 @@ use crate::ops::{self, DestroyOptions, Destroyed, KillWay, Reach, StrayPolicy};
 
 /// How many sessions are ended at once: each waits for the kernel, not for the processor.
 const AT_ONCE: usize = 16;
+/// How many sessions a line of progress names.
+const NAMED: usize = 3;
 
 /// Ends sessions. One that cannot be ended keeps no other from it.
 pub(super) fn run(context: &Context, arguments: &Destroy) -> Result<u8> {
@@ -27,9 +29,10 @@ pub(super) fn run(context: &Context, arguments: &Destroy) -> Result<u8> {
         },
         kill: KillWay::Atomic,
     };
-    let what = format!("ending {}", arguments.sessions.join(", "));
-    let answers = progress::during(context.output, &what, || {
-        all(&context.reach(), &arguments.sessions, &options)
+    let done = AtomicUsize::new(0);
+    let what = || told(&arguments.sessions, done.load(Ordering::Relaxed));
+    let answers = progress::during_counted(context.output, &what, || {
+        all(&context.reach(), &arguments.sessions, &options, &done)
     });
     for answer in answers.iter().flatten() {
         tell(context, answer);
@@ -42,8 +45,21 @@ pub(super) fn run(context: &Context, arguments: &Destroy) -> Result<u8> {
     Ok(0)
 }
 
-/// Every session's answer, in the order of the arguments.
-fn all(reach: &Reach, sessions: &[String], options: &DestroyOptions) -> Vec<Result<Destroyed>> {
+/// What a person reads meanwhile: names, as long as they fit a line.
+fn told(sessions: &[String], done: usize) -> String {
+    if sessions.len() <= NAMED {
+        return format!("ending {}", sessions.join(", "));
+    }
+    format!("ending {} sessions, {done} done", sessions.len())
+}
+
+/// Every session's answer, in the order of the arguments. `done` counts them.
+fn all(
+    reach: &Reach,
+    sessions: &[String],
+    options: &DestroyOptions,
+    done: &AtomicUsize,
+) -> Vec<Result<Destroyed>> {
     if let [only] = sessions {
         return vec![ops::destroy(reach, only, options)];
     }
@@ -56,6 +72,7 @@ fn all(reach: &Reach, sessions: &[String], options: &DestroyOptions) -> Vec<Resu
                 return;
             };
             let answer = ops::destroy(reach, session, options);
+            done.fetch_add(1, Ordering::Relaxed);
             if let Ok(mut answers) = answers.lock() {
                 answers.push((index, answer));
             }
