@@ -154,6 +154,11 @@ fn the_compose_example_runs() {
     ]);
     assert_eq!(states(&others), []);
 
+    let doctor = compose.app(&["cgleaf", "doctor"]);
+    assert!(doctor.starts_with("tier    cgroup"), "{doctor}");
+    // What cannot be seen from inside is not said to be missing.
+    assert!(!doctor.contains("no cgroup.kill"), "{doctor}");
+
     // The helper's end is no session's end, and its successor has the session.
     compose.done(&["restart", "--timeout", "1", "helper"]);
     compose.app(&["cgleaf", "freeze", "job"]);

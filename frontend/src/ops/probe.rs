@@ -22,8 +22,8 @@ pub struct Probe {
     pub socket: PathBuf,
     /// Where it was.
     pub leaf: String,
-    /// Whether it had `cgroup.kill`.
-    pub kill: bool,
+    /// Whether it had `cgroup.kill`; `None` where the leaf cannot be seen from here, as in a container.
+    pub kill: Option<bool>,
     /// Whether it could be frozen and thawed; if not, why.
     pub freezer: std::result::Result<(), String>,
     /// Why it is still there, if so.
@@ -48,9 +48,10 @@ pub fn probe_leaf(reach: &Reach) -> Result<Probe> {
     let target = Target::from(&attestation);
     let kill = reach
         .root()
-        .is_ok_and(|root| match verify(&attestation, root) {
-            Verdict::Proven(dir) => dir.has(ControlFile::Kill),
-            _ => false,
+        .ok()
+        .and_then(|root| match verify(&attestation, root) {
+            Verdict::Proven(dir) => Some(dir.has(ControlFile::Kill)),
+            _ => None,
         });
     let freezer = freeze_and_thaw(&mut client, &target).map_err(|error| error.message().to_owned());
     let leftover = match client.call(&Request::Remove { target }) {

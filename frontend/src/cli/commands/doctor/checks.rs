@@ -165,10 +165,10 @@ pub(super) fn of_the_leaf(probe: &Result<Probe>) -> Vec<Check> {
         Ok(probe) => probe,
         Err(error) => return vec![Check::new("leaf", Some(false), error.message())],
     };
-    let kill = if probe.kill {
-        "it has cgroup.kill"
-    } else {
-        "there is no cgroup.kill (5.14 has it)"
+    let kill = match probe.kill {
+        Some(true) => "it has cgroup.kill",
+        Some(false) => "there is no cgroup.kill (5.14 has it)",
+        None => "not to be seen from here",
     };
     let freezer = match &probe.freezer {
         Ok(()) => Check::new("freezer", Some(true), "an empty leaf was frozen and thawed"),
@@ -184,7 +184,7 @@ pub(super) fn of_the_leaf(probe: &Result<Probe>) -> Vec<Check> {
     };
     vec![
         removed,
-        Check::new("cgroup.kill", Some(probe.kill), kill),
+        Check::new("cgroup.kill", probe.kill, kill),
         freezer,
     ]
 }

@@ -58,7 +58,7 @@ impl Verdict {
             Ok(probe) => Self {
                 tier: Tier::Cgroup,
                 reason: format!("a leaf was made and removed by the helper at {}", probe.socket.display()),
-                advice: (!probe.kill).then(|| {
+                advice: (probe.kill == Some(false)).then(|| {
                     "this kernel has no cgroup.kill: ends are proven all the same, member by member; 5.14 has it"
                         .to_owned()
                 }),
