@@ -50,6 +50,9 @@ pub struct Base {
 }
 
 impl Base {
+    /// Where the node service's socket lies; a container is given the directory.
+    pub const NODE_DIRECTORY: &str = "/run/cgleaf/node";
+
     /// BASE is `$XDG_RUNTIME_DIR/cgleaf` (only if that directory is ours), else `/run/cgleaf/0` for root, else
     /// `/tmp/cgleaf-UID`; records are kept in the state directory where there is no runtime directory.
     ///
@@ -90,7 +93,7 @@ impl Base {
             Mode::Direct => self.root.join("run/direct.sock"),
             Mode::UserService => self.root.join("run/service.sock"),
             Mode::SystemService => PathBuf::from(format!("/run/cgleaf/{}/helper.sock", self.uid)),
-            Mode::NodeService => PathBuf::from("/run/cgleaf/node/helper.sock"),
+            Mode::NodeService => Path::new(Self::NODE_DIRECTORY).join("helper.sock"),
         }
     }
 

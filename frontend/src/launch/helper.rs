@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cgleaf_shared::wire::{Refusal, RefusalCode, Reply, Request};
+use cgleaf_shared::wire::{Created, NewSession, Refusal, RefusalCode, Reply, Request};
 
 use super::Site;
 use super::start_helper::{self, Way};
@@ -65,6 +65,36 @@ pub fn connect_or_start(site: &Site<'_>) -> Result<Client> {
         Asked::Answered(answered) => Ok(answered.client),
         Asked::NotServed(said) => Err(Error::new(Code::HelperUnreachable, said.join("; "))),
         Asked::MoveDenied(refusal) => Err(refused(&refusal)),
+    }
+}
+
+/// An empty leaf of the helper that a session would get, for a trial: whoever asks removes it.
+///
+/// # Errors
+/// UNSUPPORTED: no helper serves this place; what each said. Whatever one refuses.
+pub(crate) fn empty_leaf(site: &Site<'_>, new: NewSession) -> Result<(Client, Created)> {
+    match ask(site, &Request::Create { new })? {
+        Asked::Answered(answered) => match answered.reply {
+            Reply::Created(created) => Ok((answered.client, created)),
+            _ => Err(Error::new(
+                Code::Protocol,
+                "the helper answers a create with something else",
+            )),
+        },
+        Asked::NotServed(said) => Err(Error::new(
+            Code::Unsupported,
+            format!("no leaf can be had here: {}", reasons(&said)),
+        )),
+        Asked::MoveDenied(refusal) => Err(refused(&refusal)),
+    }
+}
+
+/// What each helper, or the lack of one, said.
+pub(super) fn reasons(said: &[String]) -> String {
+    if said.is_empty() {
+        "no helper answers".to_owned()
+    } else {
+        said.join("; ")
     }
 }
 

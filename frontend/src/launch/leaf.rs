@@ -137,11 +137,7 @@ pub(super) fn parent(site: &Site<'_>, named: Option<&str>) -> Result<Option<Sess
 
 /// What not being served means for the tier that is wanted.
 pub(super) fn not_served(wanted: TierWanted, said: &[String]) -> Error {
-    let reasons = if said.is_empty() {
-        "no helper answers".to_owned()
-    } else {
-        said.join("; ")
-    };
+    let reasons = helper::reasons(said);
     let what = match wanted {
         TierWanted::Cgroup => "--tier cgroup: no leaf can be had here",
         TierWanted::Auto | TierWanted::Group => "no leaf can be had here",

@@ -22,6 +22,11 @@ pub fn survives_logout(record: &Record) -> Option<bool> {
     if !beneath {
         return Some(true);
     }
+    lingers(uid)
+}
+
+/// Whether a user lingers; `None` if he has no name.
+pub(crate) fn lingers(uid: Uid) -> Option<bool> {
     let name = name_of(uid)?;
     Some(Path::new("/var/lib/systemd/linger").join(name).exists())
 }

@@ -31,8 +31,10 @@ pub use claim::Identity;
 pub use exec::exec;
 pub use failure::{BEFORE_THE_PROGRAM, Failure, NOT_EXECUTABLE, NOT_FOUND};
 pub use helper::connect_or_start;
-pub(crate) use helper::start_own;
+pub(crate) use helper::{empty_leaf, start_own};
 pub use lease::Lease;
+#[cfg(feature = "cli")]
+pub(crate) use logout::lingers;
 pub use logout::survives_logout;
 pub use plan::{Plan, Site, TierWanted};
 pub use program::{MARK_VARIABLE, Program, SESSION_VARIABLE};

@@ -1,7 +1,7 @@
 //! Who is in a leaf, and how to reach exactly them.
 
 use cgleaf_shared::cgroup::{CgroupDir, CgroupPath, path_of};
-use cgleaf_shared::process::{Pid, Pidfd, PidfdError, Proc};
+use cgleaf_shared::process::{Pid, PidfdError, Proc, SignalHandle};
 use cgleaf_shared::wire::{Member, MembersPage, Reply, Request};
 
 use super::grip::Grip;
@@ -115,7 +115,7 @@ impl Grip {
         if !pid.may_be_signalled() {
             return Sent::NoMember;
         }
-        let pinned = match Pidfd::open(pid) {
+        let pinned = match SignalHandle::open(pid) {
             Ok(pinned) => pinned,
             Err(PidfdError::Gone(_) | PidfdError::NotAProcess(_)) => return Sent::NoMember,
             Err(error) => return Sent::Refused(error.to_string()),

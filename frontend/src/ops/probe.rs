@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cgleaf_shared::attestation::{Verdict, verify};
-use cgleaf_shared::cgroup::ControlFile;
+use cgleaf_shared::cgroup::{CgroupPath, ControlFile};
 use cgleaf_shared::id::SessionId;
 use cgleaf_shared::wire::{Created, FreezeFlag, NewSession, Reply, Request, Target};
 
 use super::reach::{Reach, unexpected};
 use crate::client::{Client, Deadline};
 use crate::error::{Error, Result};
+use crate::launch;
 
 /// How long an empty leaf may take to freeze: nothing in it has to be waited for.
 const FREEZE: Duration = Duration::from_secs(2);
@@ -21,7 +22,7 @@ pub struct Probe {
     /// The helper that made it.
     pub socket: PathBuf,
     /// Where it was.
-    pub leaf: String,
+    pub leaf: CgroupPath,
     /// Whether it had `cgroup.kill`; `None` where the leaf cannot be seen from here, as in a container.
     pub kill: Option<bool>,
     /// Whether it could be frozen and thawed; if not, why.
@@ -36,15 +37,12 @@ pub struct Probe {
 /// Why no leaf can be had.
 pub fn probe_leaf(reach: &Reach) -> Result<Probe> {
     let session = SessionId::generate()?;
-    let mut client = reach.connect_or_start()?;
     let new = NewSession {
-        session: session.clone(),
+        session,
         name: None,
         parent: None,
     };
-    let Reply::Created(Created { attestation, .. }) = client.call(&Request::Create { new })? else {
-        return Err(unexpected(&client, "create"));
-    };
+    let (mut client, Created { attestation, .. }) = launch::empty_leaf(&reach.site(), new)?;
     let target = Target::from(&attestation);
     let kill = reach
         .root()
@@ -64,7 +62,7 @@ pub fn probe_leaf(reach: &Reach) -> Result<Probe> {
     };
     Ok(Probe {
         socket: client.path().to_path_buf(),
-        leaf: attestation.leaf_path.to_string(),
+        leaf: attestation.leaf_path.clone(),
         kill,
         freezer,
         leftover,

@@ -164,14 +164,6 @@ impl Reach {
         ))
     }
 
-    /// A helper, started if none answers.
-    ///
-    /// # Errors
-    /// HELPER_UNREACHABLE, with what each socket and each start said.
-    pub(super) fn connect_or_start(&self) -> Result<Client> {
-        launch::connect_or_start(&self.site())
-    }
-
     /// Starts the helper that takes over the leaves of one that died.
     ///
     /// # Errors

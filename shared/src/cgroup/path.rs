@@ -117,6 +117,16 @@ impl CgroupPath {
         std::iter::successors(Some(self.clone()), Self::parent)
     }
 
+    /// The innermost systemd service around it, unless a scope lies closer, or it is a user's own manager, beneath which
+    /// every unit of his lies (systemd.unit(5)).
+    pub fn service(&self) -> Option<Self> {
+        let is_unit = |name: &str| name.ends_with(".service") || name.ends_with(".scope");
+        let is_service = |name: &str| name.ends_with(".service") && !name.starts_with("user@");
+        self.ancestors()
+            .find(|path| path.name().is_some_and(is_unit))
+            .filter(|path| path.name().is_some_and(is_service))
+    }
+
     /// Whether it is `other` or lies somewhere beneath it.
     pub fn is_within(&self, other: &Self) -> bool {
         self.strip(other).is_some()
@@ -214,6 +224,26 @@ mod tests {
             parse_proc_cgroup(b"0::/\xff\n"),
             Err(PathError::Malformed(_))
         ));
+    }
+
+    #[test]
+    fn a_scope_or_the_users_manager_is_no_service() {
+        let around = |text| {
+            let service = CgroupPath::parse(text).unwrap().service();
+            service.map(|path| path.to_string())
+        };
+        assert_eq!(
+            around("/system.slice/cron.service/x").as_deref(),
+            Some("/system.slice/cron.service")
+        );
+        for none in [
+            "/user.slice/user-1000.slice/user@1000.service/app.slice/a.scope",
+            "/user.slice/user-1000.slice/user@1000.service/init.scope",
+            "/user.slice/user-1000.slice/user@1000.service",
+            "/",
+        ] {
+            assert_eq!(around(none), None, "{none}");
+        }
     }
 
     #[test]

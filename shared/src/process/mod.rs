@@ -16,7 +16,7 @@ pub use directory::ProcessDir;
 pub use files::Autogroup;
 pub use identity::{Pid, ProcessId, StartTicks};
 pub use liveness::Liveness;
-pub use pidfd::{Pidfd, PidfdError};
+pub use pidfd::{Pidfd, PidfdError, SignalHandle};
 pub use reader::{Proc, ProcView, ReadError};
 pub use stat::{Stat, State};
 pub use status::{Status, Uids};

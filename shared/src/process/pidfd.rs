@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -84,11 +85,7 @@ impl Pidfd {
     /// # Errors
     /// EPERM where this user may not; EINVAL for a number that is no signal.
     pub fn send_signal(&self, signal: i32) -> io::Result<bool> {
-        match sys::pidfd_send_signal(self.0.as_fd(), signal) {
-            Ok(()) => Ok(true),
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
-            Err(error) => Err(error),
-        }
+        send_to(self.0.as_fd(), signal)
     }
 }
 
@@ -101,6 +98,55 @@ impl AsFd for Pidfd {
 impl From<Pidfd> for OwnedFd {
     fn from(pidfd: Pidfd) -> OwnedFd {
         pidfd.0
+    }
+}
+
+/// A process held for signals and nothing else. Where a filter refuses pidfd_open(2), as those of older container managers
+/// do, its directory in /proc does as well: pidfd_send_signal(2) takes that too (since 5.1).
+#[derive(Debug)]
+pub struct SignalHandle(OwnedFd);
+
+impl SignalHandle {
+    /// Holds the process that has this number now.
+    ///
+    /// # Errors
+    /// See [`PidfdError`]; `Unavailable` never comes.
+    pub fn open(pid: Pid) -> Result<SignalHandle, PidfdError> {
+        match Pidfd::open(pid) {
+            Ok(held) => Ok(SignalHandle(held.into())),
+            Err(PidfdError::Unavailable(_)) => Self::by_directory(pid),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn by_directory(pid: Pid) -> Result<SignalHandle, PidfdError> {
+        std::fs::File::options()
+            .read(true)
+            .custom_flags(libc::O_DIRECTORY)
+            .open(format!("/proc/{pid}"))
+            .map(|directory| SignalHandle(directory.into()))
+            .map_err(|error| match error.raw_os_error() {
+                Some(libc::ENOENT | libc::ESRCH) => PidfdError::Gone(pid),
+                _ => PidfdError::Failed(pid, error),
+            })
+    }
+
+    /// Sends a signal to this process and nobody else. `Ok(false)` if it has been reaped.
+    ///
+    /// # Errors
+    /// EPERM where this user may not; EINVAL for a number that is no signal; ENOSYS from a filter that refuses
+    /// pidfd_send_signal(2) too: then nobody can be signalled without the risk of meeting a stranger.
+    pub fn send_signal(&self, signal: i32) -> io::Result<bool> {
+        send_to(self.0.as_fd(), signal)
+    }
+}
+
+/// `Ok(false)` if the process has been reaped.
+fn send_to(held: BorrowedFd<'_>, signal: i32) -> io::Result<bool> {
+    match sys::pidfd_send_signal(held, signal) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -132,6 +178,26 @@ mod tests {
                 .expect("no error of its own")
         );
         assert!(!held.is_alive().expect("poll"));
+    }
+
+    #[test]
+    fn a_directory_of_proc_holds_a_process_for_signals() {
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("a child");
+        let pid = Pid::new(child.id().try_into().expect("a pid")).expect("a pid");
+        let held = SignalHandle::by_directory(pid).expect("a directory");
+        assert!(held.send_signal(0).expect("the right to"));
+        assert!(held.send_signal(libc::SIGKILL).expect("the right to"));
+        child.wait().expect("its end");
+        // Whoever has the number next is not meant.
+        assert!(!held.send_signal(libc::SIGKILL).expect("no error"));
+        assert!(matches!(
+            SignalHandle::by_directory(pid),
+            Err(PidfdError::Gone(_))
+        ));
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! The single checks of `doctor`. Each tries the thing itself; none goes by a version.
 
 use std::fmt;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
 
 use cgleaf_shared::cgroup::{CgroupRoot, Layout, cgroup2_mounts, layout, own_mountinfo, own_path};
-use cgleaf_shared::process::{Pid, Pidfd, Proc};
 use serde_json::{Value, json};
 
 use crate::base::Base;
@@ -48,15 +47,42 @@ impl fmt::Display for Check {
 /// What the kernel has, and how it is set up.
 pub(super) fn of_the_kernel() -> Vec<Check> {
     vec![
+        kernel(),
         layout_check(),
         root_check(),
+        namespaces(),
         moves(),
-        pidfd(),
-        children(),
         seccomp(),
         landlock(),
-        autogroup(),
     ]
+}
+
+fn kernel() -> Check {
+    const PATH: &str = "/proc/sys/kernel/osrelease";
+    match std::fs::read_to_string(PATH) {
+        Ok(release) => Check::new("kernel", None, format!("Linux {}", release.trim())),
+        Err(error) => Check::new("kernel", None, format!("read {PATH}: {error}")),
+    }
+}
+
+/// Which namespaces are not the machine's own: theirs have numbers that the kernel fixes (linux/proc_ns.h).
+fn namespaces() -> Check {
+    const OF_THE_MACHINE: [(&str, u64); 3] = [
+        ("cgroup", 0xEFFF_FFFB),
+        ("pid", 0xEFFF_FFFC),
+        ("user", 0xEFFF_FFFD),
+    ];
+    let told: Vec<String> = OF_THE_MACHINE
+        .iter()
+        .map(
+            |(name, number)| match std::fs::metadata(format!("/proc/self/ns/{name}")) {
+                Ok(stat) if stat.ino() == *number => format!("{name}: the machine's"),
+                Ok(_) => format!("{name}: another"),
+                Err(error) => format!("{name}: {error}"),
+            },
+        )
+        .collect();
+    Check::new("namespaces", None, told.join(", "))
 }
 
 fn layout_check() -> Check {
@@ -73,13 +99,14 @@ fn layout_check() -> Check {
     match cgroup2_mounts(&mounts).first() {
         None => Check::new("layout", Some(false), name),
         Some(mount) => {
+            // That it is read-only is no fault: so it is in containers, and a helper outside writes.
             let how = if mount.read_only {
-                "read-only"
+                "read-only, as in most containers: only a helper outside can make leaves"
             } else {
-                "writable"
+                "writable as a mount"
             };
             let detail = format!("{name}; cgroup2 at {}, {how}", mount.point.display());
-            Check::new("layout", Some(!mount.read_only), detail)
+            Check::new("layout", (!mount.read_only).then_some(true), detail)
         }
     }
 }
@@ -113,23 +140,6 @@ fn moves() -> Check {
     Check::new("moves", favoured.then_some(true), detail)
 }
 
-fn pidfd() -> Check {
-    match Pidfd::open(Pid::own()) {
-        Ok(_) => Check::new("pidfd", Some(true), "processes can be held by descriptor"),
-        Err(error) => Check::new("pidfd", Some(false), error.to_string()),
-    }
-}
-
-fn children() -> Check {
-    let there = Path::new("/proc/thread-self/children").exists();
-    let detail = if there {
-        "/proc tells the children of a thread"
-    } else {
-        "/proc does not tell the children of a thread (CONFIG_PROC_CHILDREN): strays are found by a slower scan"
-    };
-    Check::new("children", Some(there), detail)
-}
-
 fn seccomp() -> Check {
     match std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail") {
         Ok(actions) => Check::new(
@@ -145,17 +155,6 @@ fn landlock() -> Check {
     match cgleaf_helper::sandbox::landlock::kernel_abi() {
         Ok(abi) => Check::new("landlock", Some(abi >= 3), format!("ABI {abi}")),
         Err(error) => Check::new("landlock", Some(false), format!("not to be had: {error}")),
-    }
-}
-
-/// The group tier proves a process group by it.
-fn autogroup() -> Check {
-    let own = Proc::system()
-        .and_then(|proc| proc.process(Pid::own()))
-        .and_then(|dir| dir.autogroup());
-    match own {
-        Ok(found) => Check::new("autogroup", Some(true), format!("{found:?}")),
-        Err(error) => Check::new("autogroup", Some(false), error.to_string()),
     }
 }
 
@@ -187,6 +186,18 @@ pub(super) fn of_the_leaf(probe: &Result<Probe>) -> Vec<Check> {
         Check::new("cgroup.kill", probe.kill, kill),
         freezer,
     ]
+}
+
+/// Whether what is started here leaves a service, whose limits and `systemctl stop` then no longer cover it.
+pub(super) fn of_the_service(probe: &Result<Probe>) -> Check {
+    let detail = match (own_path().ok().and_then(|own| own.service()), probe) {
+        (None, _) => "this process is in no service".to_owned(),
+        (Some(service), Ok(probe)) if !probe.leaf.is_within(&service) => format!(
+            "a program that is started here leaves {service}: that unit's limits, filters and `stop` no longer cover it"
+        ),
+        (Some(service), _) => format!("what is started here stays in {service}"),
+    };
+    Check::new("service", None, detail)
 }
 
 /// Where sockets and records lie.

@@ -1,7 +1,10 @@
 //! `cgleaf doctor`: tries what a session needs, and says which tier is to be had, why, and what would raise it.
 
+mod advice;
 mod checks;
+mod processes;
 mod systemd;
+mod trial;
 
 use std::io::Write;
 
@@ -10,26 +13,33 @@ use serde_json::{Value, json};
 use super::super::context::Context;
 use super::super::output::one_line;
 use super::helper::{describe, looked_json};
-use crate::error::{Code, Error, Result};
+use crate::client::Client;
+use crate::error::{Code, Result};
 use crate::ops::{Probe, probe_leaf};
 use crate::records::Tier;
 
+use advice::Facts;
 use checks::Check;
 
 /// Says what cgleaf can do here. 0 with the cgroup tier, 12 without it.
 pub(super) fn run(context: &Context) -> Result<u8> {
     let reach = context.reach();
     let probe = probe_leaf(&reach);
+    let trial = trial::run(context);
     let (mut clients, looked) = reach.helpers();
-    let helper = clients.first_mut().map(describe);
+    let helper = the_one_taken(&mut clients, &probe).map(describe);
     let mut checks = checks::of_the_kernel();
     checks.extend(checks::of_the_leaf(&probe));
+    checks.push(checks::of_the_service(&probe));
     checks.extend(checks::of_our_places(&context.base, reach.store().err()));
     checks.extend(systemd::checks());
+    checks.extend(processes::checks());
     checks.extend(helper.as_ref().map(checks::of_the_sandbox));
-    let verdict = Verdict::of(&probe);
+    let verdict = Verdict::of(&probe, &trial, &|| {
+        advice::to_have_leaves(&Facts::of_this_place(context.socket.as_deref()))
+    });
     let result = json!({
-        "tier": verdict.tier.name(),
+        "tier": verdict.tier.map(Tier::name),
         "reason": verdict.reason,
         "advice": verdict.advice,
         "helper": helper,
@@ -40,56 +50,72 @@ pub(super) fn run(context: &Context) -> Result<u8> {
         .output
         .answer(&result, |out| text(&verdict, &result, &checks, out))?;
     Ok(match verdict.tier {
-        Tier::Cgroup => 0,
-        Tier::Group => Code::Unsupported.exit_status(),
+        Some(Tier::Cgroup) => 0,
+        Some(Tier::Group) | None => Code::Unsupported.exit_status(),
     })
+}
+
+/// The helper that made the leaf, else the first that answers.
+fn the_one_taken<'a>(clients: &'a mut [Client], probe: &Result<Probe>) -> Option<&'a mut Client> {
+    let made = probe.as_ref().ok().map(|probe| probe.socket.as_path());
+    let found = clients
+        .iter()
+        .position(|client| Some(client.path()) == made);
+    clients.get_mut(found.unwrap_or(0))
 }
 
 /// Which tier, and why.
 struct Verdict {
-    tier: Tier,
+    /// The one that `run` uses; `None` where it starts nothing.
+    tier: Option<Tier>,
     reason: String,
     advice: Option<String>,
 }
 
 impl Verdict {
-    fn of(probe: &Result<Probe>) -> Self {
-        match probe {
-            Ok(probe) => Self {
-                tier: Tier::Cgroup,
-                reason: format!("a leaf was made and removed by the helper at {}", probe.socket.display()),
+    fn of(
+        probe: &Result<Probe>,
+        trial: &Result<Tier>,
+        to_have_leaves: &dyn Fn() -> String,
+    ) -> Self {
+        match (trial, probe) {
+            (Ok(Tier::Cgroup), Ok(probe)) => Self {
+                tier: Some(Tier::Cgroup),
+                reason: format!(
+                    "a leaf was made and removed by the helper at {}, and a program ran in another",
+                    probe.socket.display()
+                ),
                 advice: (probe.kill == Some(false)).then(|| {
                     "this kernel has no cgroup.kill: ends are proven all the same, member by member; 5.14 has it"
                         .to_owned()
                 }),
             },
-            Err(error) => Self {
-                tier: Tier::Group,
+            (Ok(Tier::Cgroup), Err(error)) => Self {
+                tier: Some(Tier::Cgroup),
+                reason: format!("a program ran in a leaf; an empty one could not be tried: {}", error.message()),
+                advice: None,
+            },
+            (Ok(Tier::Group), Err(error)) => Self {
+                tier: Some(Tier::Group),
                 reason: error.message().to_owned(),
-                advice: Some(advice(error)),
+                advice: Some(to_have_leaves()),
+            },
+            (Ok(Tier::Group), Ok(_)) => Self {
+                tier: Some(Tier::Group),
+                reason: "an empty leaf could be had, and yet a program did not get one".to_owned(),
+                advice: Some(to_have_leaves()),
+            },
+            (Err(error), _) => Self {
+                tier: None,
+                reason: format!("no program is started here: {}", error.message()),
+                advice: Some(advice::to_run(error)),
             },
         }
     }
-}
 
-fn advice(error: &Error) -> String {
-    let advice = match error.code() {
-        Code::HelperUnreachable if systemd::is_init() => {
-            "log in through PAM or run `loginctl enable-linger`, so that there is a user manager; then run `cgleaf doctor` \
-             again"
-        }
-        Code::HelperUnreachable => {
-            "give cgleaf a cgroup2 directory that it may write, with --scope-dir, or mount the socket of a helper outside"
-        }
-        Code::Unsupported => {
-            "run cgleaf where a delegated cgroup can be had: under systemd's user manager, or with --scope-dir; in a \
-             container, mount the node service's socket"
-        }
-        _ => {
-            "what the kernel or the helper answered stands above; put that right and run `cgleaf doctor` again"
-        }
-    };
-    advice.to_owned()
+    fn tier_name(&self) -> &'static str {
+        self.tier.map_or("none", Tier::name)
+    }
 }
 
 fn text(
@@ -98,7 +124,7 @@ fn text(
     checks: &[Check],
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
-    writeln!(out, "tier    {}", verdict.tier.name())?;
+    writeln!(out, "tier    {}", verdict.tier_name())?;
     writeln!(out, "reason  {}", one_line(&verdict.reason))?;
     if let Some(advice) = &verdict.advice {
         writeln!(out, "advice  {}", one_line(advice))?;

@@ -1,15 +1,21 @@
 //! What of systemd is there.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use cgleaf_shared::id::Uid;
 
 use super::checks::Check;
+use crate::launch::lingers;
 
 /// Whether PID 1 is systemd, as sd_booted(3) decides it.
 pub(super) fn is_init() -> bool {
     Path::new("/run/systemd/system").is_dir()
+}
+
+/// By which the user's manager is talked to without a bus.
+pub(super) fn user_manager_socket(uid: Uid) -> PathBuf {
+    PathBuf::from(format!("/run/user/{uid}/systemd/private"))
 }
 
 pub(super) fn checks() -> Vec<Check> {
@@ -61,7 +67,7 @@ fn version() -> Check {
 
 fn user_manager() -> Check {
     let uid = Uid::effective();
-    let socket = format!("/run/user/{uid}/systemd/private");
+    let socket = user_manager_socket(uid);
     if uid == Uid::ROOT {
         return Check::new(
             "manager",
@@ -69,29 +75,23 @@ fn user_manager() -> Check {
             "root's sessions are kept by the system manager",
         );
     }
-    let there = Path::new(&socket).exists();
+    let there = socket.exists();
     let detail = if there {
-        format!("the user manager is there ({socket})")
+        format!("the user manager is there ({})", socket.display())
     } else {
-        format!(
-            "there is no user manager ({socket}): log in through PAM, or `loginctl enable-linger`"
-        )
+        format!("there is no user manager ({})", socket.display())
     };
     Check::new("manager", Some(there), detail)
 }
 
 /// Ten seconds after the last login without it, the user manager and every scope of it end.
 fn lingering() -> Check {
-    let user = nix::unistd::User::from_uid(nix::unistd::geteuid());
-    let Ok(Some(user)) = user else {
-        return Check::new("lingering", None, "this user has no name");
-    };
     if Uid::effective() == Uid::ROOT {
         return Check::new("lingering", None, "root's sessions survive every logout");
     }
-    let lingers = Path::new("/var/lib/systemd/linger")
-        .join(&user.name)
-        .exists();
+    let Some(lingers) = lingers(Uid::effective()) else {
+        return Check::new("lingering", None, "this user has no name");
+    };
     let detail = if lingers {
         "sessions survive the last logout"
     } else {
