@@ -31,6 +31,8 @@ pub fn script(name: &str) -> Command {
     Command::new(tests_dir().join("lab").join(name))
 }
 
-fn tests_dir() -> PathBuf {
+/// The folder tests/ of this project.
+#[must_use]
+pub fn tests_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }

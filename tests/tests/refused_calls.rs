@@ -1,0 +1,103 @@
+//! Outer filters, as container managers have them, and older kernels: what one of the newer system calls would have told is found
+//! out in another way, and `doctor` says the tier that `run` then uses. The lab's `suite` sees to both.
+
+use cgleaf_tests::frontend::{Answer, Sandbox, finish};
+use cgleaf_tests::lab::{hostile_dir, tests_dir};
+use cgleaf_tests::require;
+use nix::libc;
+
+/// The suite beneath a filter that refuses these calls with this error, in a pid namespace: to all in it, as to what runs in a
+/// container, the filter is the usual thing. In a confined program's place each call would have a helper of its own.
+fn suite(calls: &str, errno: i32, programs: &str) -> Option<Answer> {
+    let sandbox = Sandbox::new()?;
+    let hostile = hostile_dir().expect("compile the hostile programs");
+    let script = format!(
+        "PATH={}:$PATH exec sh {} 1",
+        hostile.display(),
+        tests_dir().join("lab/suite").display()
+    );
+    let mut command = sandbox.command(env!("CARGO_BIN_EXE_refusing"));
+    command
+        .args([&errno.to_string(), calls])
+        .args(["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"])
+        .args(["sh", "-c", &script])
+        .env("SUITE_PROGRAMS", programs);
+    Some(finish(command))
+}
+
+fn all_works(calls: &str, errno: i32) {
+    if let Some(answer) = suite(calls, errno, "chain-setsid headless") {
+        let said = format!(
+            "{calls} with errno {errno}: {}{}",
+            answer.stdout, answer.stderr
+        );
+        assert_eq!(answer.code(), 0, "{said}");
+        assert!(answer.stdout.contains("doctor=cgroup run=cgroup"), "{said}");
+        assert!(answer.stdout.contains("total=2 destroyed=2 "), "{said}");
+    }
+}
+
+#[test]
+fn the_filter_is_in_force_and_doctor_sees_it() {
+    require!(Cgroup2);
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let mut command = sandbox.command(env!("CARGO_BIN_EXE_refusing"));
+    let errno = libc::EPERM.to_string();
+    command.args([&errno, "pidfd_open"]).arg(sandbox.program());
+    command.arg("doctor");
+    let said = finish(command);
+    let line = "NO      pidfd: pidfd_open is not available here";
+    assert!(said.expect(0).contains(line), "{said:?}");
+}
+
+#[test]
+fn a_machine_without_openat2_or_handles_serves() {
+    require!(Cgroup2, Cc);
+    all_works("openat2", libc::EPERM);
+    all_works("name_to_handle_at", libc::EPERM);
+}
+
+#[test]
+fn a_machine_without_pidfd_open_or_landlock_serves() {
+    require!(Cgroup2, Cc);
+    all_works("pidfd_open", libc::EPERM);
+    all_works("landlock_create_ruleset", libc::ENOSYS);
+}
+
+#[test]
+fn all_of_the_newer_calls_may_be_refused() {
+    require!(Cgroup2, Cc);
+    // A filter has to say of clone3 that it does not exist: no C library goes on otherwise.
+    all_works("openat2,name_to_handle_at,pidfd_open", libc::EPERM);
+    all_works(
+        "openat2,name_to_handle_at,pidfd_open,clone3,close_range",
+        libc::ENOSYS,
+    );
+}
+
+/// As before Linux 6.5: who asks is told by SO_PEERCRED and a start time read before and after.
+#[test]
+fn a_kernel_without_peer_pidfds_serves() {
+    require!(Cgroup2, Cc);
+    all_works("getsockopt:peerpidfd", libc::ENOPROTOOPT);
+}
+
+/// Where not even pidfd_send_signal is left nobody is signalled by number: a member that `cgroup.kill` misses is named.
+#[test]
+fn without_any_way_to_hold_a_process_nobody_is_signalled_blindly() {
+    require!(Cgroup2, Cc);
+    let calls = "pidfd_open,pidfd_send_signal";
+    let Some(answer) = suite(calls, libc::ENOSYS, "headless") else {
+        return;
+    };
+    let said = format!("{}{}", answer.stdout, answer.stderr);
+    assert!(answer.stdout.contains("doctor=cgroup run=cgroup"), "{said}");
+    // Some kernels' cgroup.kill reaches it.
+    let ends = [
+        "destroyed=1 partial=0 refused=0 false=0",
+        "destroyed=0 partial=1 refused=0 false=0",
+    ];
+    assert!(ends.iter().any(|end| answer.stdout.contains(end)), "{said}");
+}
