@@ -31,7 +31,9 @@ pub(crate) fn settle(options: &Options, root: &CgroupRoot, boot: BootId) -> Resu
 /// The one that the mode says.
 fn first(options: &Options, root: &CgroupRoot, own: &CgroupPath) -> Result<Scope> {
     let dir = match (options.mode, &options.scope_dir) {
-        (Mode::Direct, Some(path)) => given(root, path)?,
+        // A private one serves one caller. The next caller of its sandbox has one too, and is given the same place.
+        (Mode::Direct, Some(path)) if options.private => made_beneath(root, &place(root, path)?)?,
+        (Mode::Direct, Some(path)) => given(root, &place(root, path)?)?,
         (Mode::Direct, None) => made_beneath(root, own)?,
         _ => delegated(root, own)?,
     };
@@ -53,8 +55,8 @@ fn delegated(root: &CgroupRoot, own: &CgroupPath) -> Result<CgroupDir> {
     Ok(root.open_path(&path)?)
 }
 
-/// The directory of `--scope-dir`, made if need be.
-fn given(root: &CgroupRoot, path: &Path) -> Result<CgroupDir> {
+/// Where in the hierarchy `--scope-dir` is.
+fn place(root: &CgroupRoot, path: &Path) -> Result<CgroupPath> {
     let below = path
         .strip_prefix(&root.mount().point)
         .ok()
@@ -66,14 +68,18 @@ fn given(root: &CgroupRoot, path: &Path) -> Result<CgroupDir> {
             root.mount().point.display()
         );
     };
-    let path = CgroupPath::parse(&format!("/{}", below.trim_matches('/')))
-        .with_context(|| format!("--scope-dir {}", path.display()))?;
+    CgroupPath::parse(&format!("/{}", below.trim_matches('/')))
+        .with_context(|| format!("--scope-dir {}", path.display()))
+}
+
+/// The directory of `--scope-dir`, made if need be.
+fn given(root: &CgroupRoot, path: &CgroupPath) -> Result<CgroupDir> {
     let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
         bail!(
             "--scope-dir must not be the root of the hierarchy: no leaf can be made there without capabilities"
         );
     };
-    match root.open_path(&path) {
+    match root.open_path(path) {
         Err(error) if error.errno() == Some(libc::ENOENT) => made(&root.open_path(&parent)?, name),
         other => {
             let dir = other?;
@@ -83,11 +89,11 @@ fn given(root: &CgroupRoot, path: &Path) -> Result<CgroupDir> {
     }
 }
 
-/// A new directory beneath the helper's own cgroup.
-fn made_beneath(root: &CgroupRoot, own: &CgroupPath) -> Result<CgroupDir> {
+/// A new directory beneath a cgroup.
+fn made_beneath(root: &CgroupRoot, above: &CgroupPath) -> Result<CgroupDir> {
     let random = Nonce::generate()?.to_string();
     let name = format!("cgleaf-{}-{}.scope", Uid::effective(), &random[..8]);
-    made(&root.open_path(own)?, &name)
+    made(&root.open_path(above)?, &name)
 }
 
 fn made(parent: &CgroupDir, name: &str) -> Result<CgroupDir> {
