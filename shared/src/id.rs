@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -197,13 +198,19 @@ impl BootId {
     /// If the file cannot be read or holds no id (a hidden /proc).
     pub fn current() -> Result<Self, IoError> {
         const PATH: &str = "/proc/sys/kernel/random/boot_id";
+        // No process lives through a boot.
+        static READ: OnceLock<BootId> = OnceLock::new();
+        if let Some(read) = READ.get() {
+            return Ok(*read);
+        }
         let text = sys::read_file(PATH).context("read", PATH)?;
         let invalid = |_| std::io::Error::from(std::io::ErrorKind::InvalidData);
-        String::from_utf8_lossy(&text)
+        let id = String::from_utf8_lossy(&text)
             .trim()
             .parse()
             .map_err(invalid)
-            .context("read a boot id from", PATH)
+            .context("read a boot id from", PATH)?;
+        Ok(*READ.get_or_init(|| id))
     }
 }
 

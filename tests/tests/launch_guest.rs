@@ -329,3 +329,26 @@ fn systemd_shows_one_scope() {
     assert_eq!(listed.expect(0).lines().count(), 1, "{listed:?}");
     cgleaf(&guest, AS_USER, &["destroy", "a", "b"]).expect(0);
 }
+
+/// The way through a scope of its own adds variables that the manager's tools need; the program does not see them.
+#[test]
+fn a_programs_environment_is_the_callers_from_a_login_too() {
+    let Some(guest) = Guest::shared() else { return };
+    let names = "env | cut -d= -f1 | grep -vxE '_|SHLVL|CGLEAF_SESSION|CGLEAF_MARK' | sort";
+    let script = format!(
+        "for drop in '' '-u XDG_RUNTIME_DIR'; do for with in '' '/cgleaf/cgleaf run --' '/cgleaf/cgleaf exec --'; do \
+         env $drop $with bash -c \"{names}\" | tr '\\n' ' '; echo; done; done"
+    );
+    let answer = finish(FROM_LOGIN(
+        guest,
+        ["bash", "-c", &script].map(str::to_owned).to_vec(),
+    ));
+    let lines: Vec<&str> = answer.expect(0).lines().collect();
+    let [with, run, exec, without, run_without, exec_without] = lines[..] else {
+        panic!("{answer:?}");
+    };
+    assert!(with.contains("XDG_RUNTIME_DIR"), "{answer:?}");
+    assert!(!without.contains("XDG_RUNTIME_DIR"), "{answer:?}");
+    assert_eq!((run, exec), (with, with));
+    assert_eq!((run_without, exec_without), (without, without));
+}

@@ -4,7 +4,8 @@
 use std::process::Command;
 
 use cgleaf_tests::frontend::{Answer, finish};
-use cgleaf_tests::lab::Guest;
+use cgleaf_tests::lab::{Guest, GuestOptions};
+use cgleaf_tests::require;
 use cgleaf_tests::scratch::wait_until;
 use serde_json::Value;
 
@@ -92,6 +93,17 @@ fn su_with_a_login_shell_is_a_stray_of_roots_session() {
     let Some(guest) = Guest::shared() else { return };
     let program = "su -l lab -c 'exec sleep 4711' & sleep 1000";
     is_named_and_can_be_ended(guest, AS_ROOT, "su", program, "4711");
+}
+
+/// As a user: su is root's by its mode bits, and PAM moves it and what it starts.
+#[test]
+fn su_with_a_login_shell_is_a_stray_of_a_users_session() {
+    require!(Systemd, Cc);
+    let guest = Guest::up(&GuestOptions::new()).expect("a guest");
+    let without_password = "sed -i '1i auth sufficient pam_permit.so' /etc/pam.d/su";
+    inside(&guest, AS_ROOT, &["sh", "-c", without_password]).expect(0);
+    let program = "su -l lab -c 'exec sleep 4714' & sleep 1000";
+    is_named_and_can_be_ended(&guest, AS_USER, "su", program, "4714");
 }
 
 #[test]

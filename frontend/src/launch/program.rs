@@ -20,6 +20,9 @@ pub const MARK_VARIABLE: &str = "CGLEAF_MARK";
 /// Says that this process is in a scope of its own now, since a helper could not move it from where it was.
 pub(super) const IN_SCOPE_VARIABLE: &str = "CGLEAF_IN_SCOPE";
 
+/// Names the variables, with commas between them, that this process has only since it is in that scope.
+pub(super) const SCOPE_ADDED_VARIABLE: &str = "CGLEAF_SCOPE_ADDED";
+
 /// Where programs are looked for where PATH is not set, as the C library has it.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
@@ -59,9 +62,16 @@ impl Program {
 
     /// The file, its arguments, and this process's environment with what says which session it is in.
     pub(super) fn image(&self, session: &SessionId, mark: &str) -> crate::Result<Image> {
-        let ours = [SESSION_VARIABLE, MARK_VARIABLE, IN_SCOPE_VARIABLE];
+        let ours = [
+            SESSION_VARIABLE,
+            MARK_VARIABLE,
+            IN_SCOPE_VARIABLE,
+            SCOPE_ADDED_VARIABLE,
+        ];
+        let added = std::env::var(SCOPE_ADDED_VARIABLE).unwrap_or_default();
+        let not_the_callers: Vec<&str> = ours.into_iter().chain(added.split(',')).collect();
         let mut environment: Vec<OsString> = std::env::vars_os()
-            .filter(|(name, _)| !ours.iter().any(|our| name == our))
+            .filter(|(name, _)| !not_the_callers.iter().any(|other| name == other))
             .map(|(name, value)| joined(&name, "=", &value))
             .collect();
         environment.push(format!("{SESSION_VARIABLE}={session}").into());

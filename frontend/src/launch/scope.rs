@@ -9,12 +9,15 @@ use cgleaf_shared::wire::Refusal;
 
 use super::Site;
 use super::exec::restore_signals;
-use super::program::{IN_SCOPE_VARIABLE, c_string, c_strings};
+use super::program::{IN_SCOPE_VARIABLE, SCOPE_ADDED_VARIABLE, c_string, c_strings};
 use super::start_helper::{systemd_is_init, tool, user_runtime_directory};
 use crate::client::refused;
 use crate::error::{Code, Error, Result};
 use crate::operations;
 use crate::sys::{self, Image};
+
+/// What systemd-run needs, or adds, and the program must not see unless its caller had it.
+const ADDED: [&str; 3] = ["XDG_RUNTIME_DIR", "INVOCATION_ID", "SYSTEMD_EXEC_PID"];
 
 /// Executes this process again in a scope of its own. It comes back only if that may not, or cannot, be done: always with
 /// the reason.
@@ -89,6 +92,11 @@ fn environment(session: &str) -> Vec<OsString> {
         })
         .collect();
     all.push(format!("{IN_SCOPE_VARIABLE}={session}").into());
+    let added: Vec<&str> = ADDED
+        .into_iter()
+        .filter(|name| std::env::var_os(name).is_none())
+        .collect();
+    all.push(format!("{SCOPE_ADDED_VARIABLE}={}", added.join(",")).into());
     if std::env::var_os("XDG_RUNTIME_DIR").is_none()
         && let Some(directory) = user_runtime_directory()
     {

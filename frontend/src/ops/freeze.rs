@@ -245,9 +245,12 @@ impl Grip {
         let mut sleeping = BTreeSet::new();
         while end == FreezeEnd::Late && deadline.left().is_some() {
             end = self.until_frozen(Deadline::after(SLOW).earlier(deadline))?;
+            if end != FreezeEnd::Late {
+                break;
+            }
             // A moment of it is nothing unusual; who is in it twice may be so for ever.
             let before = std::mem::replace(&mut sleeping, in_disk_sleep(self));
-            if end == FreezeEnd::Late && !before.is_disjoint(&sleeping) {
+            if !before.is_disjoint(&sleeping) {
                 break;
             }
         }

@@ -101,7 +101,7 @@ impl ProcessDir {
     /// the reaper.
     pub fn children(&self) -> Result<Vec<Pid>, ReadError> {
         let mut children = Vec::new();
-        for thread in self.threads()? {
+        for thread in self.threads_with_children()? {
             match self.read(&format!("task/{thread}/children"), |text| {
                 Some(parse_children(text))
             }) {
@@ -111,6 +111,15 @@ impl ProcessDir {
             }
         }
         Ok(children)
+    }
+
+    /// To list the threads takes longer than all else here, and most processes have one.
+    fn threads_with_children(&self) -> Result<Vec<Pid>, ReadError> {
+        let stat = self.stat()?;
+        if stat.threads == 1 {
+            return Ok(vec![stat.id.pid]);
+        }
+        self.threads()
     }
 
     /// Does this kernel have [`ProcessDir::children`]? To be asked of a process that is there: the calling one.
