@@ -343,7 +343,7 @@ fn a_programs_environment_is_the_callers_from_a_login_too() {
         guest,
         ["bash", "-c", &script].map(str::to_owned).to_vec(),
     ));
-    let lines: Vec<&str> = answer.expect(0).lines().collect();
+    let lines: Vec<&str> = answer.expect(0).lines().map(str::trim).collect();
     let [with, run, exec, without, run_without, exec_without] = lines[..] else {
         panic!("{answer:?}");
     };

@@ -95,15 +95,25 @@ fn su_with_a_login_shell_is_a_stray_of_roots_session() {
     is_named_and_can_be_ended(guest, AS_ROOT, "su", program, "4711");
 }
 
-/// As a user: su is root's by its mode bits, and PAM moves it and what it starts.
+/// logind makes no session for who is in a user's slice already, so that su, root's by its mode bits, stays a member there;
+/// its end does not depend on who may signal it.
 #[test]
-fn su_with_a_login_shell_is_a_stray_of_a_users_session() {
+fn su_with_a_login_shell_stays_in_a_users_session_and_ends_with_it() {
     require!(Systemd, Cc);
-    let guest = Guest::up(&GuestOptions::new()).expect("a guest");
+    let guest = Guest::up(&GuestOptions::new().second_user()).expect("a guest");
     let without_password = "sed -i '1i auth sufficient pam_permit.so' /etc/pam.d/su";
     inside(&guest, AS_ROOT, &["sh", "-c", without_password]).expect(0);
-    let program = "su -l lab -c 'exec sleep 4714' & sleep 1000";
-    is_named_and_can_be_ended(&guest, AS_USER, "su", program, "4714");
+    let program = "su -l lab -c 'exec sleep 4714' & su -l other -c 'exec sleep 4715' & sleep 1000";
+    let start = ["start", "--session", "su", "--", "sh", "-c", program];
+    cgleaf(&guest, AS_USER, &start).expect(0);
+    let sleepers = || inside(&guest, AS_ROOT, &["pgrep", "-x", "-f", "sleep 471[45]"]).stdout;
+    wait_until("both of them", || sleepers().lines().count() == 2);
+    for pid in sleepers().lines() {
+        let place = inside(&guest, AS_ROOT, &["cat", &format!("/proc/{pid}/cgroup")]).stdout;
+        assert!(place.contains("cgleaf-su.leaf"), "{pid}: {place}");
+    }
+    cgleaf(&guest, AS_USER, &["destroy", "su"]).expect(0);
+    assert_eq!(sleepers(), "", "all of it has ended");
 }
 
 #[test]
