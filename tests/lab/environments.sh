@@ -4,12 +4,12 @@
 
 quick=(here guest_252_user kernel_5_10 docker_default)
 all=(
-    here
-    guest_252_user guest_252_session guest_252_root guest_252_service guest_252_no_manager
+    here here_user here_user_delegated
+    guest_252_user guest_252_session guest_252_root guest_252_service guest_252_service_delegated guest_252_no_manager
     guest_247_user guest_247_session guest_257_user guest_257_session
     kernel_5_10 kernel_6_1 kernel_6_12 kernel_newest kernel_6_1_user kernel_6_1_hybrid kernel_6_1_v1 kernel_6_1_no_cgroup
     docker_default docker_host_cgroupns docker_writable docker_writable_bind docker_init docker_user docker_read_only
-    docker_never_reaps docker_refusing_seccomp kubernetes
+    docker_never_reaps docker_refusing_seccomp docker_refusing_seccomp_group kubernetes kubernetes_node
     podman_rootless
 )
 full=(disk_247 disk_252 disk_257)
@@ -18,8 +18,8 @@ expected_tier() {
     case $1 in
     # Its user has a manager, but a service of the system lies outside of what that one may move.
     guest_252_service | guest_252_no_manager) echo group ;;
-    kernel_6_1_user | kernel_6_1_v1 | kernel_6_1_no_cgroup) echo group ;;
-    docker_writable | docker_writable_bind | docker_refusing_seccomp) echo cgroup ;;
+    here_user | kernel_6_1_user | kernel_6_1_v1 | kernel_6_1_no_cgroup) echo group ;;
+    docker_writable | docker_writable_bind | docker_refusing_seccomp | kubernetes_node) echo cgroup ;;
     docker_* | kubernetes | podman_rootless) echo group ;;
     *) echo cgroup ;;
     esac
@@ -35,15 +35,33 @@ not_here() {
     exit 77
 }
 
-# This machine, as it is: root, no systemd as its manager.
-environment_here() {
-    local scope
+# This machine, as it is: no systemd as its manager. A directory that somebody with the right to has made.
+here_scope() {
     scope=$(cgroup2_mount)/cgleaf-matrix-$$
     mkdir "$scope"
     mkdir -m 700 "$work/runtime"
     # A matrix that fails must not leave a member behind.
-    trap 'for d in $(find "'"$scope"'" -type d); do for p in $(cat "$d/cgroup.procs"); do kill -KILL "$p"; done; done; remove_cgroup "'"$scope"'"; rm -rf "$work/runtime"' EXIT
+    trap 'for d in $(find "$scope" -type d); do for p in $(cat "$d/cgroup.procs"); do kill -KILL "$p"; done; done; remove_cgroup "$scope"; rm -rf "$work/runtime"' EXIT
+}
+environment_here() {
+    here_scope
     XDG_RUNTIME_DIR=$work/runtime CGLEAF_SCOPE_DIR=$scope PATH=$work/bin:$PATH suite "$1"
+}
+# A user, who has no manager, in a cgroup that is not his.
+environment_here_user() {
+    here_scope
+    as_user_here "$1"
+}
+# The same where root made one for him and put his shell into it.
+environment_here_user_delegated() {
+    here_scope
+    chown -R 1000:1000 "$scope"
+    as_user_here "$1"
+}
+as_user_here() {
+    chown 1000:1000 "$work/runtime"
+    sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$scope" setpriv --reuid 1000 --regid 1000 --clear-groups \
+        env XDG_RUNTIME_DIR="$work/runtime" HOME="$work/runtime" PATH="$work/bin:$PATH" suite "$1"
 }
 
 # HOW-IT-IS-CALLED TRIES ROOT OPTIONS…
@@ -57,6 +75,9 @@ in_guest() {
     case $how in
     service) "$here/guest" -d "$work/guest" enter -- systemd-run --quiet --collect --pipe --wait -p User=lab -- \
         sh -c "PATH=/opt/cgleaf:\$\$PATH exec suite $tries" || status=$? ;;
+    delegated_service) "$here/guest" -d "$work/guest" enter -- systemd-run --quiet --collect --pipe --wait -p User=lab --unit=runner \
+        -p Delegate=yes -p Environment=CGLEAF_SCOPE_DIR=/sys/fs/cgroup/system.slice/runner.service -- \
+        sh -c "PATH=/opt/cgleaf:\$\$PATH exec suite $tries" || status=$? ;;
     *) "$here/guest" -d "$work/guest" "$how" -- sh -c "PATH=/opt/cgleaf:\$PATH exec suite $tries" || status=$? ;;
     esac
     return "$status"
@@ -66,7 +87,9 @@ environment_guest_252_session() { in_guest session "$1" /; }
 environment_guest_252_root() { in_guest root "$1" /; }
 # What a CI runner is: a system service without delegation, running as a user that has a manager.
 environment_guest_252_service() { in_guest service "$1" /; }
-# The same where that user has none.
+# What doctor advises then.
+environment_guest_252_service_delegated() { in_guest delegated_service "$1" /; }
+# Where that user has no manager.
 environment_guest_252_no_manager() { in_guest service "$1" / --no-linger; }
 environment_guest_247_user() { in_guest user "$1" bullseye; }
 environment_guest_247_session() { in_guest session "$1" bullseye; }
@@ -102,9 +125,12 @@ docker_up() {
 }
 # TRIES OPTIONS…
 in_docker() {
+    docker_up
+    in_container "$@"
+}
+in_container() {
     local tries=$1
     shift
-    docker_up
     "$here/docker" cli run --rm --network none "$@" cgleaf-matrix suite "$tries"
 }
 environment_docker_default() { in_docker "$1"; }
@@ -125,19 +151,35 @@ environment_docker_never_reaps() {
     "$here/docker" cli run --detach --name never-reaps --network none cgleaf-matrix sleepers /tmp/first 0 0
     "$here/docker" cli exec never-reaps suite "$1"
 }
-# An outer filter that knows none of the newer calls, where a leaf can be had all the same.
-environment_docker_refusing_seccomp() {
-    docker_up
+# An outer filter that knows none of the newer calls, where a leaf can be had all the same, and where not.
+refusing_seccomp() {
     cat >"$work/seccomp.json" <<'S'
 { "defaultAction": "SCMP_ACT_ALLOW",
-  "syscalls": [ { "names": ["openat2", "name_to_handle_at", "pidfd_open", "pidfd_send_signal", "clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": 38 } ] }
+  "syscalls": [ { "names": ["openat2", "name_to_handle_at", "pidfd_open", "clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": 38 } ] }
 S
+}
+environment_docker_refusing_seccomp() {
+    refusing_seccomp
+    docker_up
     "$here/docker" cli run --rm --network none --cap-add SYS_ADMIN --security-opt "seccomp=$work/seccomp.json" cgleaf-matrix \
         sh -c "mount -o remount,rw /sys/fs/cgroup && exec suite $1"
 }
+environment_docker_refusing_seccomp_group() {
+    refusing_seccomp
+    in_docker "$1" --security-opt "seccomp=$work/seccomp.json"
+}
 # A development workspace under kubernetes' default options: only its home and /tmp can be written.
-environment_kubernetes() {
-    in_docker "$1" --user 1000 --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp --tmpfs /home/lab:uid=1000,mode=700
+workspace=(--user 1000 --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp --tmpfs /home/lab:uid=1000,mode=700)
+environment_kubernetes() { in_docker "$1" "${workspace[@]}"; }
+# The same with the directory of a node service's socket, and nothing else more.
+environment_kubernetes_node() {
+    docker_up
+    mkdir -m 755 "$work/node"
+    "$here/docker" cli run --detach --name node --network none --pid host --cgroupns host --user 0:0 --cap-drop ALL \
+        --security-opt no-new-privileges --read-only -v "$work/node:/run/cgleaf/node" -v /sys/fs/cgroup:/sys/fs/cgroup:rw cgleaf-matrix \
+        cgleaf-helper --mode node-service --socket /run/cgleaf/node/helper.sock
+    wait_until 30 test -S "$work/node/helper.sock"
+    in_container "$1" "${workspace[@]}" -v "$work/node:/run/cgleaf/node:ro"
 }
 
 # Rootless, in a guest, by its user: Debian's podman and crun from the cache, one uid mapped, no image but a folder.
