@@ -84,6 +84,35 @@ fn all_of_the_newer_calls_may_be_refused() {
     );
 }
 
+/// Where no leaf can be had either: the group tier ends what `start` began, and can signal it.
+#[test]
+fn the_group_tier_works_without_pidfd_open() {
+    require!(Cgroup2, Cc);
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let hostile = hostile_dir().expect("compile the hostile programs");
+    let script = format!(
+        "PATH={}:$PATH; cd {}; c() {{ cgleaf --quiet \"$@\"; }}; \
+         c start --tier group --session s -- chain-setsid counted 300 && counter counted wait 30 && c destroy s && \
+         counter counted still && c start --tier group --session t -- sleep 1000 && c signal t TERM; \
+         c wait t; echo waited $?",
+        hostile.display(),
+        sandbox.runtime().display()
+    );
+    let mut command = sandbox.command(env!("CARGO_BIN_EXE_refusing"));
+    command.args([&libc::EPERM.to_string(), "pidfd_open"]);
+    command.args(["bash", "-c", &script]);
+    let answer = finish(command);
+    assert!(answer.stdout.contains("waited 143"), "{answer:?}");
+    let list = sandbox.run(["list", "--json"]);
+    assert_eq!(
+        list.json()["result"]["sessions"],
+        serde_json::json!([]),
+        "{list:?}"
+    );
+}
+
 /// As before Linux 6.5: who asks is told by SO_PEERCRED and a start time read before and after.
 #[test]
 fn a_kernel_without_peer_pidfds_serves() {

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use cgleaf_shared::process::liveness::{self, GroupProbe, Liveness};
-use cgleaf_shared::process::{Pid, Pidfd, Proc, ProcessId, ReadError};
+use cgleaf_shared::process::{Pid, Proc, ProcessId, ReadError};
 
 use super::engine::{Answer, Destroy, Doubt, Refusal};
 use super::guards::AllGuards;
+use super::held::Held;
 use super::identity::GroupIdentity;
 use super::members::{Member, Tie, members, signal_member};
 use super::procfs::ProcfsKernel;
@@ -167,17 +168,14 @@ fn ask_monitor(
     monitor: ProcessId,
     options: &DestroyOptions<'_>,
 ) -> std::io::Result<bool> {
-    let held =
-        Pidfd::open(monitor.pid).map_err(|error| std::io::Error::other(error.to_string()))?;
-    // Held first, then known to be the recorded one: the number can have had another owner only before.
-    if liveness::of(proc, monitor).is_dead() {
+    let Some(held) = Held::open(proc, monitor)? else {
         return Ok(true);
-    }
+    };
     if let Some(grace) = options.grace {
         for signal in [libc::SIGTERM, libc::SIGCONT] {
             let _ = tree::signal_all(proc, monitor.pid, signal);
         }
-        if wait_for_end(&held, grace)? {
+        if held.wait_for_end(grace)? {
             return Ok(true);
         }
     }
@@ -185,20 +183,7 @@ fn ask_monitor(
     if !held.send_signal(libc::SIGTERM)? {
         return Ok(true);
     }
-    wait_for_end(&held, options.timeout)
-}
-
-fn wait_for_end(held: &Pidfd, limit: Duration) -> std::io::Result<bool> {
-    let deadline = Instant::now() + limit;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if held.wait(Some(left))? {
-            return Ok(true);
-        }
-        if left.is_zero() {
-            return Ok(false);
-        }
-    }
+    held.wait_for_end(options.timeout)
 }
 
 /// The monitor has gone. If it had the end recorded, that is the proof; else somebody killed it, and its orphans went to
@@ -320,17 +305,16 @@ fn kill_leader(
     leader: ProcessId,
     options: &DestroyOptions<'_>,
 ) -> std::io::Result<bool> {
-    let held = Pidfd::open(leader.pid).map_err(|error| std::io::Error::other(error.to_string()))?;
-    if liveness::of(proc, leader).is_dead() {
+    let Some(held) = Held::open(proc, leader)? else {
         return Ok(true);
-    }
+    };
     if let Some(grace) = options.grace {
         for signal in [libc::SIGTERM, libc::SIGCONT] {
             let _ = tree::signal_all(proc, leader.pid, signal);
             operations::tell_signal(leader.pid, signal);
             held.send_signal(signal)?;
         }
-        wait_for_end(&held, grace)?;
+        held.wait_for_end(grace)?;
     }
     // While the leader lives, what is beneath it stays there: it goes last.
     for _ in 0..LOOKS_BENEATH {
@@ -341,7 +325,7 @@ fn kill_leader(
     }
     operations::tell_signal(leader.pid, libc::SIGKILL);
     held.send_signal(libc::SIGKILL)?;
-    wait_for_end(&held, options.timeout)
+    held.wait_for_end(options.timeout)
 }
 
 const LOOKS_BENEATH: u32 = 50;

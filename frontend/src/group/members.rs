@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use cgleaf_shared::process::files::environ_value;
 use cgleaf_shared::process::{
-    Autogroup, Pid, Pidfd, Proc, ProcessDir, ProcessId, ReadError, State, liveness,
+    Autogroup, Pid, Proc, ProcessDir, ProcessId, ReadError, SignalHandle, State, liveness,
 };
 
 use super::identity::{GroupIdentity, MARK_VARIABLE};
@@ -106,16 +106,14 @@ fn look(process: &ProcessDir, identity: &GroupIdentity, beneath: &[ProcessId]) -
     })
 }
 
-/// Sends a signal to a member by pidfd, if it still is that process. `false` if it is not, or is dead.
+/// Sends a signal to a member that is held, if it still is that process. `false` if it is not, or is dead.
 ///
 /// # Errors
-/// EPERM; or that there is no pidfd to be had: then nothing is sent.
+/// EPERM; or that it cannot be held: then nothing is sent.
 pub(super) fn signal_member(proc: &Proc, member: ProcessId, signal: i32) -> std::io::Result<bool> {
-    let held = match Pidfd::open(member.pid) {
-        Ok(held) => held,
-        Err(error) => return Err(std::io::Error::other(error.to_string())),
-    };
-    if liveness::of(proc, member) != liveness::Liveness::Alive || !held.is_alive()? {
+    let held =
+        SignalHandle::open(member.pid).map_err(|error| std::io::Error::other(error.to_string()))?;
+    if liveness::of(proc, member) != liveness::Liveness::Alive {
         return Ok(false);
     }
     operations::tell_signal(member.pid, signal);

@@ -9,6 +9,7 @@ pub mod engine;
 pub mod exec;
 pub mod gc;
 pub mod guards;
+mod held;
 pub mod identity;
 pub mod judge;
 pub mod kernel;

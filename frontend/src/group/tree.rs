@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 
 use crate::operations;
-use cgleaf_shared::process::{Pid, Pidfd, Proc, ProcessId, ReadError, Stat};
+use cgleaf_shared::process::{Pid, Proc, ProcessId, ReadError, SignalHandle, Stat};
 
 /// A process beneath another one, held by its number's owner.
 #[derive(Debug)]
 pub(super) struct Descendant {
-    pub(super) held: Option<Pidfd>,
+    pub(super) held: Option<SignalHandle>,
     pub(super) stat: Stat,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn walk(
 /// Holds a listed child: what is held must still say that its parent is this one, or the root, to which it may have come
 /// as an orphan. The number may have had another owner before it was held, but not after.
 fn hold_child(proc: &Proc, pid: Pid, parent: Pid, root: Pid) -> Option<Descendant> {
-    let held = Pidfd::open(pid).ok();
+    let held = SignalHandle::open(pid).ok();
     let stat = proc.process(pid).and_then(|process| process.stat()).ok()?;
     let is_child = stat.parent == Some(parent) || stat.parent == Some(root);
     is_child.then_some(Descendant { held, stat })
@@ -108,7 +108,7 @@ pub(super) fn signal_all(
     Ok((reached, denied))
 }
 
-/// Without a pidfd (before 5.3, or a filter) the number is used: its owner was read a moment ago.
+/// Where it cannot be held (no descriptor left) the number is used: its owner was read a moment ago.
 fn signal_one(found: &Descendant, signal: i32) -> std::io::Result<bool> {
     let pid = found.stat.id.pid;
     if let Some(held) = &found.held {

@@ -104,7 +104,12 @@ impl From<Pidfd> for OwnedFd {
 /// A process held for signals and nothing else. Where a filter refuses pidfd_open(2), as those of older container managers
 /// do, its directory in /proc does as well: pidfd_send_signal(2) takes that too (since 5.1).
 #[derive(Debug)]
-pub struct SignalHandle(OwnedFd);
+pub enum SignalHandle {
+    /// By a pidfd.
+    Pidfd(Pidfd),
+    /// By its directory in /proc.
+    Directory(OwnedFd),
+}
 
 impl SignalHandle {
     /// Holds the process that has this number now.
@@ -113,7 +118,7 @@ impl SignalHandle {
     /// See [`PidfdError`]; `Unavailable` never comes.
     pub fn open(pid: Pid) -> Result<SignalHandle, PidfdError> {
         match Pidfd::open(pid) {
-            Ok(held) => Ok(SignalHandle(held.into())),
+            Ok(held) => Ok(SignalHandle::Pidfd(held)),
             Err(PidfdError::Unavailable(_)) => Self::by_directory(pid),
             Err(error) => Err(error),
         }
@@ -124,7 +129,7 @@ impl SignalHandle {
             .read(true)
             .custom_flags(libc::O_DIRECTORY)
             .open(format!("/proc/{pid}"))
-            .map(|directory| SignalHandle(directory.into()))
+            .map(|directory| SignalHandle::Directory(directory.into()))
             .map_err(|error| match error.raw_os_error() {
                 Some(libc::ENOENT | libc::ESRCH) => PidfdError::Gone(pid),
                 _ => PidfdError::Failed(pid, error),
@@ -137,7 +142,10 @@ impl SignalHandle {
     /// EPERM where this user may not; EINVAL for a number that is no signal; ENOSYS from a filter that refuses
     /// pidfd_send_signal(2) too: then nobody can be signalled without the risk of meeting a stranger.
     pub fn send_signal(&self, signal: i32) -> io::Result<bool> {
-        send_to(self.0.as_fd(), signal)
+        match self {
+            SignalHandle::Pidfd(held) => held.send_signal(signal),
+            SignalHandle::Directory(held) => send_to(held.as_fd(), signal),
+        }
     }
 }
 
