@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crate::operations;
-use cgleaf_shared::id::Uid;
+use cgleaf_shared::id::{BootTime, Nonce, Uid};
 use cgleaf_shared::{IoContext, IoError};
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -93,34 +93,26 @@ impl PrivateDir {
         Ok(names)
     }
 
-    /// The temporary files that a writer left behind: those not changed for at least `age`, by the clock of the file
-    /// system. A younger one may be somebody's who is just writing.
+    /// The temporary files that a writer left behind: those made at least `age` ago. A younger one may be somebody's who is
+    /// just writing. The age goes by CLOCK_BOOTTIME, which no step of the wall clock changes.
     ///
     /// # Errors
     /// If the directory cannot be read.
     pub fn stale_temporaries(&self, age: Duration) -> Result<Vec<String>, IoError> {
+        let now = BootTime::now();
         let mut dir =
             Dir::openat(&self.fd, ".", DIRECTORY, Mode::empty()).context("open", &self.path)?;
         let mut names = Vec::new();
         for entry in dir.iter() {
             let entry = entry.context("list", &self.path)?;
             if let Ok(name) = entry.file_name().to_str()
-                && name.starts_with(TEMPORARY)
-                && self.is_older(name, age)
+                && let Some(rest) = name.strip_prefix(TEMPORARY)
+                && is_older(rest, age, now)
             {
                 names.push(name.to_owned());
             }
         }
         Ok(names)
-    }
-
-    fn is_older(&self, name: &str, age: Duration) -> bool {
-        let now = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs());
-        let changed = nix::sys::stat::fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW)
-            .map(|stat| u64::try_from(stat.st_mtime).unwrap_or(0));
-        changed.is_ok_and(|changed| now.saturating_sub(changed) >= age.as_secs())
     }
 
     /// Reads a whole file; `None` where there is none.
@@ -226,7 +218,7 @@ impl PrivateDir {
     }
 
     fn write_temporary(&self, bytes: &[u8]) -> Result<String, IoError> {
-        let name = format!("{TEMPORARY}{}", cgleaf_shared::id::Nonce::generate()?);
+        let name = format!("{TEMPORARY}{}-{}", BootTime::now(), Nonce::generate()?);
         let path = self.path.join(&name);
         let flags =
             OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
@@ -248,6 +240,19 @@ impl PrivateDir {
 impl AsFd for PrivateDir {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// Whether a temporary file was made at least `age` before `now`, by what its name says after the beginning. One that says
+/// nothing readable, or a time that is yet to come, is of an earlier boot, or nobody's.
+fn is_older(rest: &str, age: Duration, now: BootTime) -> bool {
+    let made = rest
+        .split('-')
+        .next()
+        .and_then(|made| made.parse::<u64>().ok());
+    match made {
+        Some(made) if made <= now.0 => Duration::from_nanos(now.0 - made) >= age,
+        _ => true,
     }
 }
 
@@ -292,5 +297,22 @@ fn not_ours(stat: &FileStat) -> Option<String> {
         Some(format!("it has {} bytes", stat.st_size))
     } else {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_temporary_file_is_as_old_as_its_name_says() {
+        let age = Duration::from_secs(600);
+        let now = BootTime(1_000_000_000_000);
+        let old = |rest: &str| is_older(rest, age, now);
+        assert!(!old("999999999999-00ff"));
+        assert!(!old("400000000001-00ff"));
+        assert!(old("400000000000-00ff"));
+        assert!(old("1000000000001-00ff"), "it is of an earlier boot");
+        assert!(old("00ff") && old(""), "nobody writes such a one");
     }
 }
