@@ -3,12 +3,13 @@
 //! end, removes what is empty, and ends.
 
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use caps::{CapSet, Capability, CapsHashSet};
-use cgleaf_shared::cgroup::{CgroupDir, session_of_leaf_name};
+use cgleaf_shared::cgroup::{CgroupDir, ControlFile, own_path, session_of_leaf_name};
+use cgleaf_shared::process::Pid;
 use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{ForkResult, pipe2};
@@ -17,8 +18,18 @@ use crate::scope::OWN;
 use crate::sys;
 use crate::write;
 
+/// A scope directory that a helper made: its parent, and its name there.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) parent: CgroupDir,
+    pub(crate) name: String,
+}
+
 /// Forks it. The pipe's other end is open exactly as long as the helper lives.
-pub(crate) fn start(parent: &CgroupDir, scope: &CgroupDir, name: &str) -> Result<()> {
+pub(crate) fn start(made: &[Made]) -> Result<()> {
+    if made.is_empty() {
+        return Ok(());
+    }
     let (ended, alive) = pipe2(OFlag::O_CLOEXEC).context("make a pipe")?;
     match sys::fork::fork_single_threaded().context("fork the cleaner")? {
         ForkResult::Parent { .. } => {
@@ -28,8 +39,13 @@ pub(crate) fn start(parent: &CgroupDir, scope: &CgroupDir, name: &str) -> Result
         }
         ForkResult::Child => {
             drop(alive);
-            sys::fork::keep_only(&[&ended, parent, scope]);
-            wait_and_clean(ended, parent, scope, name);
+            let mut kept: Vec<&dyn AsFd> = vec![&ended];
+            kept.extend(made.iter().map(|one| &one.parent as &dyn AsFd));
+            sys::fork::keep_only(&kept);
+            settle();
+            if stays_outside(made) && wait_for_the_helper(ended) {
+                made.iter().for_each(clean);
+            }
             std::process::exit(0)
         }
     }
@@ -59,33 +75,61 @@ fn settle() {
     let _ = nix::sys::prctl::set_no_new_privs();
 }
 
-fn wait_and_clean(ended: OwnedFd, parent: &CgroupDir, scope: &CgroupDir, name: &str) {
-    settle();
+/// Leaves the directories that it is to remove, if it is in one: who starts a helper may be a session's own program.
+fn stays_outside(made: &[Made]) -> bool {
+    let is_inside = |one: &Made| {
+        let path = one.parent.path().child(&one.name);
+        match (own_path(), path) {
+            (Ok(own), Ok(scope)) => own.is_within(&scope),
+            _ => true,
+        }
+    };
+    for one in made.iter().filter(|one| is_inside(one)) {
+        let _ = write::control(&one.parent, ControlFile::Procs, &Pid::own().to_string());
+    }
+    !made.iter().any(is_inside)
+}
+
+/// Whether the helper has ended; `false` where that cannot be told.
+fn wait_for_the_helper(ended: OwnedFd) -> bool {
     let mut byte = [0];
     let mut ended = std::fs::File::from(ended);
     while let Err(error) = ended.read(&mut byte) {
         if error.kind() != std::io::ErrorKind::Interrupted {
-            return;
+            return false;
         }
     }
-    remove_own(scope);
-    // A session that still lives keeps its leaf, and with it the scope directory: the next helper takes them over.
-    for child in scope.children().unwrap_or_default() {
-        if session_of_leaf_name(&child).is_some() {
-            let _ = write::remove_dir(scope, &child);
-        }
-    }
-    let _ = write::remove_dir(parent, name);
+    true
 }
 
-/// An ending process closes its descriptors a moment before it leaves its cgroup.
-fn remove_own(scope: &CgroupDir) {
+/// Removes what is empty. A session that still lives keeps its leaf, and with it the scope directory: the next helper takes
+/// them over, and sees to their end then.
+fn clean(made: &Made) {
+    let Ok(scope) = made.parent.open_child(&made.name) else {
+        return;
+    };
+    if !remove_own(&scope) {
+        return;
+    }
+    for child in scope.children().unwrap_or_default() {
+        if session_of_leaf_name(&child).is_some() {
+            let _ = write::remove_dir(&scope, &child);
+        }
+    }
+    let _ = write::remove_dir(&made.parent, &made.name);
+}
+
+/// Removes the helper's own cgroup. An ending process closes its descriptors a moment before it leaves that; who is still in
+/// it afterwards is another helper, which has taken the directory over, and then nothing here is ours to remove.
+fn remove_own(scope: &CgroupDir) -> bool {
     const TRIES: usize = 500;
     const PAUSE: Duration = Duration::from_millis(10);
     for _ in 0..TRIES {
         match write::remove_dir(scope, OWN) {
+            Ok(()) => return true,
             Err(error) if error.errno() == Some(libc::EBUSY) => std::thread::sleep(PAUSE),
-            _ => return,
+            Err(error) => return error.is_gone(),
         }
     }
+    false
 }

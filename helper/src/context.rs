@@ -21,6 +21,8 @@ use crate::table::{DomainDir, Key, Table};
 pub(crate) struct Scope {
     pub(crate) dir: CgroupDir,
     pub(crate) domain: Rc<DomainDir>,
+    /// Whether this helper made it, and so has a cleaner for it already.
+    pub(crate) is_new: bool,
 }
 
 impl Scope {
@@ -31,7 +33,11 @@ impl Scope {
             path: dir.path().clone(),
             id: dir.id()?,
         });
-        Ok(Self { dir, domain })
+        Ok(Self {
+            dir,
+            domain,
+            is_new: false,
+        })
     }
 }
 
@@ -60,7 +66,7 @@ pub(crate) struct Leases {
     pub(crate) held: BTreeSet<(ConnectionId, Key)>,
     /// Those found at the start, and when they end unless somebody comes back for them.
     pub(crate) waiting: Vec<(Instant, Key)>,
-    /// Those that were ended, until their leaves are removed, and when that is given up.
+    /// Those that were ended, or came to nothing, until their leaves are removed, and when that is given up.
     pub(crate) ended: Vec<(Instant, Key)>,
 }
 

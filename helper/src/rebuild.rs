@@ -26,6 +26,9 @@ pub(crate) struct Found {
     pub(crate) table: Table,
     /// The sessions that ended with a connection of the helper before this one.
     pub(crate) leased: Vec<Key>,
+    /// Those to which nobody came whom the helper before this one told of it: whoever asked for it has lost the connection,
+    /// and gives up.
+    pub(crate) leaderless: Vec<Key>,
 }
 
 /// Reads every session out of the scope directories and, in the node service, out of the containers.
@@ -94,6 +97,9 @@ fn read_leaves(
             Ok(Some(row)) if row.identity.session == session => {
                 if attrs::is_leased(&dir).unwrap_or(false) {
                     found.leased.push(row.key());
+                }
+                if attrs::leader(&dir).is_ok_and(|leader| leader.is_none()) {
+                    found.leaderless.push(row.key());
                 }
                 found.table.insert(row);
                 if depth > 0 {

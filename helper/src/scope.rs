@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use cgleaf_shared::cgroup::{CgroupDir, CgroupPath, CgroupRoot, ControlFile, own_path};
+use cgleaf_shared::IoError;
+use cgleaf_shared::cgroup::{CgroupDir, CgroupPath, CgroupRoot, ControlFile, attributes, own_path};
 use cgleaf_shared::id::{BootId, Nonce, Uid};
 use cgleaf_shared::process::Pid;
 use cgleaf_shared::wire::Mode;
 
 use crate::args::{OldScope, Options};
-use crate::cleaner;
+use crate::cleaner::{self, Made};
 use crate::context::Scope;
 use crate::log;
 use crate::write;
@@ -17,27 +18,71 @@ use crate::write;
 /// The helper's own cgroup, a sibling of every leaf: never inside of what it freezes.
 pub(crate) const OWN: &str = "helper";
 
+/// How often a directory that vanishes or appears meanwhile is looked for again: the helper before this one may be just being
+/// cleaned up after, and another one may be starting.
+const TRIES: usize = 20;
+
 /// Finds or makes the scope directories, and moves this process to its place in the first.
 pub(crate) fn settle(options: &Options, root: &CgroupRoot, boot: BootId) -> Result<Vec<Scope>> {
     let own = own_path().context("find the helper's own cgroup")?;
+    for _ in 1..TRIES {
+        match settle_once(options, root, boot, &own) {
+            Err(error) if has_changed(&error) => {}
+            other => return other,
+        }
+    }
+    settle_once(options, root, boot, &own)
+}
+
+fn has_changed(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<IoError>())
+        .any(|cause| cause.is_gone() || cause.errno() == Some(libc::EEXIST))
+}
+
+fn settle_once(
+    options: &Options,
+    root: &CgroupRoot,
+    boot: BootId,
+    own: &CgroupPath,
+) -> Result<Vec<Scope>> {
     let mut scopes = taken_over(&options.take_over, root, boot);
     if scopes.is_empty() {
-        scopes.push(first(options, root, &own)?);
+        scopes.push(first(options, root, own)?);
     }
+    // Before the move: the cleaner stays outside.
+    cleaner::start(&inherited(root, &scopes)?)?;
     move_into(&scopes[0].dir)?;
     Ok(scopes)
 }
 
+/// Those of the directories that a helper before this one made: its cleaner went with it, or left them to their sessions.
+fn inherited(root: &CgroupRoot, scopes: &[Scope]) -> Result<Vec<Made>> {
+    let mut made = Vec::new();
+    for scope in scopes.iter().filter(|scope| !scope.is_new) {
+        let path = scope.dir.path();
+        if let (Some(parent), Some(name)) = (path.parent(), path.name())
+            && scope.dir.attribute(attributes::MADE)?.is_some()
+        {
+            made.push(Made {
+                parent: root.open_path(&parent)?,
+                name: name.to_owned(),
+            });
+        }
+    }
+    Ok(made)
+}
+
 /// The one that the mode says.
 fn first(options: &Options, root: &CgroupRoot, own: &CgroupPath) -> Result<Scope> {
-    let dir = match (options.mode, &options.scope_dir) {
+    Ok(match (options.mode, &options.scope_dir) {
         // A private one serves one caller. The next caller of its sandbox has one too, and is given the same place.
         (Mode::Direct, Some(path)) if options.private => made_beneath(root, &place(root, path)?)?,
         (Mode::Direct, Some(path)) => given(root, &place(root, path)?)?,
         (Mode::Direct, None) => made_beneath(root, own)?,
-        _ => delegated(root, own)?,
-    };
-    Ok(Scope::new(dir)?)
+        _ => Scope::new(delegated(root, own)?)?,
+    })
 }
 
 /// The helper's own cgroup; or its parent, where systemd has put it into a cgroup of its own there
@@ -73,34 +118,54 @@ fn place(root: &CgroupRoot, path: &Path) -> Result<CgroupPath> {
 }
 
 /// The directory of `--scope-dir`, made if need be.
-fn given(root: &CgroupRoot, path: &CgroupPath) -> Result<CgroupDir> {
+fn given(root: &CgroupRoot, path: &CgroupPath) -> Result<Scope> {
     let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
         bail!(
             "--scope-dir must not be the root of the hierarchy: no leaf can be made there without capabilities"
         );
     };
     match root.open_path(path) {
-        Err(error) if error.errno() == Some(libc::ENOENT) => made(&root.open_path(&parent)?, name),
+        Err(error) if error.errno() == Some(libc::ENOENT) => {
+            let parent = root.open_path(&parent)?;
+            write::make_dir(&parent, name)?;
+            let scope = marked(&parent, name)?;
+            // Not before it is made: if it is somebody else who makes it, it is not ours to remove.
+            cleaner::start(&[Made {
+                parent,
+                name: name.to_owned(),
+            }])?;
+            Ok(scope)
+        }
         other => {
             let dir = other?;
             nobody_in(&dir)?;
-            Ok(dir)
+            Ok(Scope::new(dir)?)
         }
     }
 }
 
-/// A new directory beneath a cgroup.
-fn made_beneath(root: &CgroupRoot, above: &CgroupPath) -> Result<CgroupDir> {
+/// A new directory beneath a cgroup. Nobody else has its name, so that its cleaner can be there first: a helper that is killed
+/// right after the making leaves nothing.
+fn made_beneath(root: &CgroupRoot, above: &CgroupPath) -> Result<Scope> {
     let random = Nonce::generate()?.to_string();
     let name = format!("cgleaf-{}-{}.scope", Uid::effective(), &random[..8]);
-    made(&root.open_path(above)?, &name)
+    let made = Made {
+        parent: root.open_path(above)?,
+        name,
+    };
+    cleaner::start(std::slice::from_ref(&made))?;
+    write::make_dir(&made.parent, &made.name)?;
+    marked(&made.parent, &made.name)
 }
 
-fn made(parent: &CgroupDir, name: &str) -> Result<CgroupDir> {
-    write::make_dir(parent, name)?;
+/// Opens a directory that was just made, and writes on it that a helper did.
+fn marked(parent: &CgroupDir, name: &str) -> Result<Scope> {
     let dir = parent.open_child(name)?;
-    cleaner::start(parent, &dir, name)?;
-    Ok(dir)
+    write::set_attribute(&dir, attributes::MADE, "1")?;
+    Ok(Scope {
+        is_new: true,
+        ..Scope::new(dir)?
+    })
 }
 
 /// Moves this process into `helper/` beneath the scope directory.

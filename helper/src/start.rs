@@ -230,6 +230,9 @@ fn run(
         Mode::Scope | Mode::Direct => Ends::WhenIdle(options.idle_exit.unwrap_or(IDLE)),
         _ => Ends::Never,
     };
+    for key in found.leaderless {
+        crate::requests::remove_once_empty(&mut state, key);
+    }
     let mut server = Server::new(state, endpoints, ends)?;
     if let Some(client) = client {
         server.welcome_inherited(client);

@@ -3,10 +3,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use cgleaf_shared::id::BootTime;
 use cgleaf_tests::frontend::{Sandbox, collect};
 use cgleaf_tests::scratch::{Sleeper, wait_until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 /// B16: gc never removes what is just being started.
@@ -303,17 +306,24 @@ fn a_claim_that_came_to_nothing_goes_when_its_maker_is_dead() {
     assert_eq!(sandbox.state("claimed"), "destroyed");
     let done = sandbox.run(["--json", "gc"]).json()["result"].clone();
     assert_eq!(done["removed"], json!(["claimed"]), "{done}");
-    // One whose leaf the helper has is kept, whoever made it.
+    // One that lives is kept, whatever its record says of the making.
     let path = sandbox.sessions().join("s.json");
-    let whole = fs::read(&path).unwrap();
     intent["session"] = json!("s");
     write(&path, intent.to_string().as_bytes());
     let kept = sandbox.run(["--json", "gc"]).json()["result"].clone();
     assert_eq!(kept["removed"], json!([]), "{kept}");
     assert_eq!(sandbox.state("s"), "running");
-    write(&path, &whole);
-    sandbox.run(["destroy", "s"]).expect(0);
+    // And once it has ended, its empty leaf goes with it: whoever was killed while making it comes to no more.
+    kill(
+        Pid::from_raw(i32::try_from(leader.pid()).unwrap()),
+        Signal::SIGKILL,
+    )
+    .unwrap();
     leader.wait();
+    assert_eq!(sandbox.leaves(), ["s"]);
+    let done = sandbox.run(["--json", "gc"]).json()["result"].clone();
+    assert_eq!(done["removed"], json!(["s"]), "{done}");
+    assert_eq!(sandbox.leaves(), Vec::<String>::new());
 }
 
 #[test]
@@ -326,13 +336,17 @@ fn stale_names_temporary_files_and_old_tombstones_go() {
     write(&names.join("stale"), b"nobody\n");
     write(&names.join("broken"), b"../x\n");
     let records = sandbox.sessions();
-    write(&records.join(".new-old"), b"half");
-    let ten_minutes_ago = SystemTime::now() - Duration::from_secs(601);
-    fs::File::open(records.join(".new-old"))
+    // Their names say when they were made; what the wall clock says of a file is not asked.
+    let now = BootTime::now();
+    let young = format!(".new-{now}-young");
+    write(&records.join(&young), b"half");
+    fs::File::open(records.join(&young))
         .unwrap()
-        .set_modified(ten_minutes_ago)
+        .set_modified(SystemTime::UNIX_EPOCH)
         .unwrap();
-    write(&records.join(".new-young"), b"half");
+    let later = format!(".new-{}-later", now.0 + 3_600_000_000_000);
+    write(&records.join(&later), b"half, in an earlier boot");
+    write(&records.join(".new-odd"), b"half");
     sandbox.run(["destroy", "--if-exists", "young"]).expect(0);
     let boot = sandbox.record("runs").unwrap()["maker"]["boot_id"]
         .as_str()
@@ -359,9 +373,10 @@ fn stale_names_temporary_files_and_old_tombstones_go() {
         assert!(!records.join("old.tomb").exists());
     }
     assert_eq!(done["names"], json!(["broken", "stale"]));
-    assert_eq!(done["temporary_files"], 1);
+    assert_eq!(done["temporary_files"], 2);
     assert!(names.join("kept").exists() && !names.join("stale").exists());
-    assert!(records.join(".new-young").exists() && !records.join(".new-old").exists());
+    assert!(records.join(&young).exists() && !records.join(&later).exists());
+    assert!(!records.join(".new-odd").exists());
     assert!(records.join("young.tomb").exists());
     sandbox.run(["destroy", "kept"]).expect(0);
     leader.wait();

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use cgleaf_shared::attestation::{Attestation, Verdict, verify};
+use cgleaf_shared::cgroup::CgroupRoot;
 use cgleaf_shared::id::BootId;
 
 use crate::base::Base;
@@ -29,7 +31,7 @@ pub(super) fn scopes(base: &Base, socket: &Path) -> Vec<String> {
 
 fn old_scope(record: &Record, boot: Option<BootId>, socket: &Path) -> Option<String> {
     let attestation = record.attestation.as_ref()?;
-    if record.phase.is_over() || Some(attestation.boot_id) != boot {
+    if Some(attestation.boot_id) != boot || (record.phase.is_over() && is_gone(attestation)) {
         return None;
     }
     let helper = record.helper.as_ref()?;
@@ -42,4 +44,10 @@ fn old_scope(record: &Record, boot: Option<BootId>, socket: &Path) -> Option<Str
         "{}:{}:{}:{}",
         attestation.boot_id, scope.root_id, scope.id, scope.path
     ))
+}
+
+/// Whether nothing is left of a session that is over: a frontend or helper that was killed at the end may have left the
+/// empty leaf, and only its helper can remove that.
+fn is_gone(attestation: &Attestation) -> bool {
+    CgroupRoot::open().is_ok_and(|root| matches!(verify(attestation, &root), Verdict::Gone))
 }

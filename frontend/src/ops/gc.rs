@@ -61,10 +61,7 @@ pub fn gc(reach: &Reach, dry_run: bool) -> Result<Gc> {
         if session.found.is_some() {
             consider(reach, store, session, dry_run, &mut done)?;
         } else {
-            done.keep(
-                session,
-                "a helper has its leaf, and there is no record of it",
-            );
+            consider_unrecorded(reach, session, dry_run, &mut done);
         }
     }
     for (name, holder) in named {
@@ -114,14 +111,17 @@ fn consider(
         ("over", Field::Flag(verdict.is_ok())),
     ];
     trace::event(Role::Gc, "GcLook", started, &fields);
-    let verdict = verdict.and_then(|record| {
-        if dry_run || still_stands(store, record) {
-            Ok(record)
-        } else {
-            Err("somebody else is changing it".to_owned())
-        }
-    });
     let started = trace::started();
+    let verdict = verdict.and_then(|record| {
+        if dry_run {
+            return Ok(record);
+        }
+        if !still_stands(store, record) {
+            return Err("somebody else is changing it".to_owned());
+        }
+        take_leaf_away(reach, session)?;
+        Ok(record)
+    });
     match verdict {
         Err(reason) => {
             done.keep(session, reason);
@@ -129,13 +129,59 @@ fn consider(
         }
         Ok(record) => {
             if !dry_run {
-                forget(reach, store, session, record)?;
+                forget(reach, store, record)?;
             }
             done.removed.push(session.id.clone());
             trace::event(Role::Gc, "GcRemove", started, &[]);
         }
     }
     Ok(())
+}
+
+/// A leaf that a helper has and no record tells of: the record went with a logout, or with whoever could not write it. One that
+/// its leader has come to, and all have left, is over. To one without a leader somebody may be just on the way.
+fn consider_unrecorded(reach: &Reach, session: &Session, dry_run: bool, done: &mut Gc) {
+    let has_ended = session
+        .listed
+        .as_ref()
+        .is_some_and(|listed| listed.entry.leader.is_some() && !listed.entry.state.populated);
+    let verdict = match has_ended {
+        false => Err("a helper has its leaf, and there is no record of it".to_owned()),
+        true if dry_run => Ok(()),
+        true => take_leaf_away(reach, session),
+    };
+    match verdict {
+        Ok(()) => done.removed.push(session.id.clone()),
+        Err(reason) => done.keep(session, reason),
+    }
+}
+
+/// An empty leaf that nobody took away: the record goes only with it. Where its helper is gone too, one is started for that:
+/// without the record nobody would find the leaf again.
+fn take_leaf_away(reach: &Reach, session: &Session) -> std::result::Result<(), String> {
+    let is_there = matches!(
+        reach.see_leaf(session),
+        LeafSeen::Here(_) | LeafSeen::There(_)
+    );
+    if !is_there && session.listed.is_none() {
+        return Ok(());
+    }
+    match reach.try_grip(session, Role::Gc) {
+        Ok(Some(mut grip)) => match grip.remove_leaf().first() {
+            None => Ok(()),
+            Some((path, 0)) => Err(format!("its empty leaf cannot be removed: {path}")),
+            Some((path, errno)) => Err(format!(
+                "its empty leaf cannot be removed: {path}: {}",
+                std::io::Error::from_raw_os_error(*errno)
+            )),
+        },
+        Ok(None) if !is_there => Ok(()),
+        Ok(None) => Err("its empty leaf is there, and no helper has it".to_owned()),
+        Err(error) => Err(format!(
+            "its empty leaf cannot be removed: {}",
+            error.message()
+        )),
+    }
 }
 
 /// The record, if its session is proven over; else why it is kept.
@@ -171,7 +217,7 @@ fn judge<'s>(reach: &Reach, session: &'s Session) -> std::result::Result<&'s Rec
         return Ok(record);
     }
     let look = reach.look(session);
-    if let Some(reason) = alive(session, record, &look) {
+    if let Some(reason) = alive(record, &look) {
         return Err(reason);
     }
     if may_still_start(record) || (!record.phase.is_over() && record.maker.may_live()) {
@@ -180,24 +226,18 @@ fn judge<'s>(reach: &Reach, session: &'s Session) -> std::result::Result<&'s Rec
     Ok(record)
 }
 
-/// Why a session is not proven over, if so.
-fn alive(session: &Session, record: &Record, look: &Look) -> Option<String> {
-    let proven = match (&look.leaf, look.populated) {
-        (LeafSeen::Gone | LeafSeen::EarlierBoot, _) => true,
-        (LeafSeen::Here(_) | LeafSeen::There(_), Some(false)) => record.phase != Phase::Intent,
-        (LeafSeen::Here(_) | LeafSeen::There(_), _) => return Some("it runs".to_owned()),
-        (LeafSeen::Tampered(why), _) => return Some(format!("its record does not fit: {why}")),
-        (LeafSeen::Unreadable(why), _) => return Some(format!("it cannot be told: {why}")),
+/// Why a session is not proven over, if so. An empty leaf is one that its processes have left, or that nobody has come to yet:
+/// whether somebody still could is asked of its maker.
+fn alive(record: &Record, look: &Look) -> Option<String> {
+    match (&look.leaf, look.populated) {
+        (LeafSeen::Gone | LeafSeen::EarlierBoot, _) => None,
+        (LeafSeen::Here(_) | LeafSeen::There(_), Some(false)) => None,
+        (LeafSeen::Here(_) | LeafSeen::There(_), _) => Some("it runs".to_owned()),
+        (LeafSeen::Tampered(why), _) => Some(format!("its record does not fit: {why}")),
+        (LeafSeen::Unreadable(why), _) => Some(format!("it cannot be told: {why}")),
         // It never came to a leaf, if no helper has one.
-        (LeafSeen::None, _) => record.phase == Phase::Intent || record.phase.is_over(),
-    };
-    let helper_has_it = session.listed.is_some() && record.phase == Phase::Intent;
-    if proven && !helper_has_it {
-        None
-    } else if helper_has_it {
-        Some("its helper has a leaf for it".to_owned())
-    } else {
-        Some("nothing is known about its leaf".to_owned())
+        (LeafSeen::None, _) if record.phase == Phase::Intent || record.phase.is_over() => None,
+        (LeafSeen::None, _) => Some("nothing is known about its leaf".to_owned()),
     }
 }
 
@@ -207,23 +247,18 @@ fn still_stands(store: &Store, judged: &Record) -> bool {
         if now.maker == judged.maker && now.phase == judged.phase)
 }
 
-fn forget(reach: &Reach, store: &Store, session: &Session, record: &Record) -> Result<()> {
-    // An empty leaf that nobody took away: its record goes only with it.
-    if session.listed.is_some()
-        && let Ok(Some(mut grip)) = reach.try_grip(session, Role::Gc)
-    {
-        grip.remove_leaf();
-    }
-    store.forget(&session.id)?;
+fn forget(reach: &Reach, store: &Store, record: &Record) -> Result<()> {
+    let id = &record.session;
+    store.forget(id)?;
     if let Some(name) = &record.name
         && let Ok(names) = reach.names()
     {
-        names.release(name, &session.id)?;
+        names.release(name, id)?;
     }
     remove_log(store, record)?;
     // Its maker is dead, so that nobody is left whom the tombstone would have to stop.
     if record.phase == Phase::Destroyed && !record.maker.may_live() {
-        store.lift_tombstone(&session.id)?;
+        store.lift_tombstone(id)?;
     }
     Ok(())
 }

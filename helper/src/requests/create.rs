@@ -352,6 +352,9 @@ pub(super) fn remove_unborn(state: &mut State, key: &Key) {
     };
     if dir.events().is_ok_and(|events| !events.populated) {
         undo(state, &row);
+    } else {
+        // A child was born there, and ends since its parent has: it was not attested, so that it is not let go.
+        super::remove_once_empty(state, key.clone());
     }
 }
 

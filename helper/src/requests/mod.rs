@@ -155,4 +155,6 @@ pub(crate) fn connection_ended(state: &mut State, connection: ConnectionId) {
     state.unborn.retain(|(of, _)| *of != connection);
 }
 
-pub(crate) use service::{LOOK_AGAIN, RETURN_TIME, end_overdue_leases, remove_ended_leases};
+pub(crate) use service::{
+    LOOK_AGAIN, RETURN_TIME, end_overdue_leases, remove_ended_leases, remove_once_empty,
+};

@@ -87,11 +87,13 @@ fn end_leased(state: &mut State, key: &Key) {
         leaf::kill(&row.identity.session, &dir).and_then(|()| attrs::write_lease(&dir, false));
     match ended {
         Err(error) if !error.is_gone() => crate::log::line(format_args!("{error}")),
-        _ => state
-            .leases
-            .ended
-            .push((Instant::now() + LAST_TIME, key.clone())),
+        _ => remove_once_empty(state, key.clone()),
     }
+}
+
+/// Has a leaf removed as soon as it is empty, if that comes soon.
+pub(crate) fn remove_once_empty(state: &mut State, key: Key) {
+    state.leases.ended.push((Instant::now() + LAST_TIME, key));
 }
 
 /// Removes the leaves that ended with a connection, as soon as they are empty: who had the lease is gone and cannot, and one

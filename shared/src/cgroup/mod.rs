@@ -36,6 +36,9 @@ pub mod attributes {
     pub const LEASE: &CStr = c"user.cgleaf.lease";
     /// Present on a leaf that may hold a stranger: never killed, refused, removed when empty.
     pub const POISONED: &CStr = c"user.cgleaf.poisoned";
+    /// Present on a scope directory that a helper made itself: it goes when it is empty and no helper serves it. One that
+    /// systemd or an administrator gave is theirs.
+    pub const MADE: &CStr = c"user.cgleaf.made";
 }
 
 /// `CGROUP2_SUPER_MAGIC` of include/uapi/linux/magic.h, what fstatfs(2) says of a cgroup2 directory.
