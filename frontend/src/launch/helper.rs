@@ -238,7 +238,9 @@ impl Search<'_> {
                     return self.ask_a_new_one(&way.without_oom_policy());
                 }
                 self.said.push(format!("{}: {words}", way.shown()));
-                Ok(if words.mentions(start_helper::ANOTHER_HAS_IT) {
+                // Without a word it was killed: that says nothing of the next.
+                let again = words.is_empty() || words.mentions(start_helper::ANOTHER_HAS_IT);
+                Ok(if again {
                     Attempt::Again
                 } else {
                     Attempt::NotServed

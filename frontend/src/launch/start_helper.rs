@@ -264,6 +264,11 @@ impl Words {
 pub(super) struct LastWords(String);
 
 impl LastWords {
+    /// Whether it said nothing at all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether that is part of it.
     pub(super) fn mentions(&self, what: &str) -> bool {
         self.0.contains(what)

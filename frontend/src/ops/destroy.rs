@@ -1,5 +1,7 @@
 //! Destroy in the cgroup tier, the eight steps of DESIGN 4.
 
+use std::cell::Cell;
+
 use cgleaf_shared::id::{BootId, SessionId};
 use cgleaf_shared::process::Pid;
 
@@ -27,7 +29,26 @@ use crate::trace::{self, Field, Role};
 /// is named; a later destroy goes on from there. REFUSED: what is stated does not fit the leaf; nothing was signalled.
 /// RECORD_DAMAGED: and no helper has a leaf of that id.
 pub fn destroy(reach: &Reach, text: &str, options: &DestroyOptions) -> Result<Destroyed> {
-    let answer = Destroy { reach, options }.run(text);
+    for _ in 1..ATTEMPTS {
+        let (answer, helper_died) = attempt(reach, text, options);
+        if !helper_died {
+            return answer;
+        }
+    }
+    attempt(reach, text, options).0
+}
+
+/// How often a destroy begins again, as a later one would, where its helper died under it.
+const ATTEMPTS: usize = 3;
+
+/// One destroy, and whether its helper died under it.
+fn attempt(reach: &Reach, text: &str, options: &DestroyOptions) -> (Result<Destroyed>, bool) {
+    let destroy = Destroy {
+        reach,
+        options,
+        helper_died: Cell::new(false),
+    };
+    let answer = destroy.run(text);
     let word = match &answer {
         Ok(done) if done.tombstone => "tombstone",
         Ok(_) => "destroyed",
@@ -39,13 +60,15 @@ pub fn destroy(reach: &Reach, text: &str, options: &DestroyOptions) -> Result<De
     };
     let fields = [("answer", Field::Word(word))];
     trace::event(Role::Destroy, "Answer", trace::started(), &fields);
-    answer
+    (answer, destroy.helper_died.get())
 }
 
 /// One destroy.
 pub(super) struct Destroy<'a> {
     pub(super) reach: &'a Reach,
     pub(super) options: &'a DestroyOptions,
+    /// Whether a helper that had the leaf went away.
+    helper_died: Cell<bool>,
 }
 
 impl Destroy<'_> {
@@ -89,7 +112,12 @@ impl Destroy<'_> {
         let fields = [("found", Field::Flag(grip.is_some()))];
         trace::event(Role::Destroy, "FindLeaf", started, &fields);
         match grip {
-            Some(grip) => self.end_leaf(&session, grip, progress),
+            Some(grip) => self
+                .end_leaf(&session, grip, progress)
+                .inspect_err(|error| {
+                    let died = error.code() == Code::HelperUnreachable;
+                    self.helper_died.set(died);
+                }),
             None => self.end_without_leaf(&session, progress),
         }
     }
