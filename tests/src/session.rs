@@ -73,6 +73,28 @@ impl Sandbox {
     ) -> Background {
         let mut command = self.cgleaf(["exec", "--session", session]);
         command.args(options).arg("--").args(words);
+        self.in_background(session, command)
+    }
+
+    /// The same as the leader of a POSIX session and a process group of its own, as a PTY host makes one.
+    ///
+    /// # Panics
+    /// As [`Self::background`].
+    pub fn background_in_a_group<S: AsRef<OsStr>>(
+        &self,
+        session: &str,
+        options: &[&str],
+        words: impl IntoIterator<Item = S>,
+    ) -> Background {
+        let mut command = self.command("setsid");
+        command
+            .arg(self.program())
+            .args(["exec", "--session", session]);
+        command.args(options).arg("--").args(words);
+        self.in_background(session, command)
+    }
+
+    fn in_background(&self, session: &str, mut command: std::process::Command) -> Background {
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut background = Background {
             child: command.spawn().expect("start cgleaf exec"),
