@@ -47,6 +47,12 @@ pub struct Report {
     pub destroyed: usize,
 }
 
+impl Report {
+    fn count(&mut self, (op, status): (Op, i32)) {
+        *self.statuses.entry((op.name(), status)).or_default() += 1;
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -87,18 +93,23 @@ pub fn series(place: &Place, victim: Victim, kills: usize) -> Report {
     report
 }
 
-/// Two commands at once, each killed at a moment of its own.
+/// Two commands at once, each killed at a moment of its own, and one that nobody kills.
 fn kill_frontends(load: &Load<'_>, report: &mut Report) {
-    let killed: Vec<Option<&'static str>> = std::thread::scope(|threads| {
+    let (killed, undisturbed) = std::thread::scope(|threads| {
         let both = [(), ()].map(|()| threads.spawn(|| load.one_killed(load.any())));
-        both.into_iter()
-            .map(|one| one.join().expect("a killer"))
-            .collect()
+        let op = load.any();
+        let undisturbed = (op, load.one(op));
+        let killed: Vec<_> = both
+            .into_iter()
+            .filter_map(|one| one.join().expect("a killer"))
+            .collect();
+        (killed, undisturbed)
     });
-    for command in killed.into_iter().flatten() {
+    for command in killed {
         report.kills += 1;
         *report.by_command.entry(command).or_default() += 1;
     }
+    report.count(undisturbed);
 }
 
 /// Three users go on with their work while the helper is killed.
@@ -135,7 +146,5 @@ fn kill_helper(place: &Place, load: &Load<'_>, report: &mut Report) {
             .flat_map(|user| user.join().expect("a user"))
             .collect()
     });
-    for (op, status) in done {
-        *report.statuses.entry((op.name(), status)).or_default() += 1;
-    }
+    done.into_iter().for_each(|one| report.count(one));
 }
