@@ -4,6 +4,7 @@ use cgleaf_shared::id::BootTime;
 use serde_json::{Value, json};
 
 use crate::cli::output::wall_clock;
+use crate::launch;
 use crate::ops::{Leader, LeafSeen, Look, Reach, Session};
 
 /// What was found out about a session, once.
@@ -78,6 +79,7 @@ impl View {
             "held": state.map(|state| state.held),
             "ancestor_frozen": state.map(|state| state.ancestor_frozen),
             "poisoned": state.map(|state| state.poisoned),
+            "survives_logout": record.and_then(launch::survives_logout),
             "remark": self.look.remark,
         })
     }
