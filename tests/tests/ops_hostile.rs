@@ -71,6 +71,33 @@ fn the_deaf_the_headless_the_bomb_and_the_nester_end_fifty_times() {
     destroyed_fifty_times(&HOSTILE[6..]);
 }
 
+/// B12: eight chains at once with links of 200 us, which outrun whoever lists and then kills. Few tries: a PID 1 must reap
+/// every link.
+#[test]
+fn eight_fast_chains_in_one_session_end_at_the_first_try() {
+    require!(Cgroup2, Cc);
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    for round in 0..5 {
+        let counter = Counter::new(sandbox.runtime(), &format!("fast-{round}")).unwrap();
+        let eight = CHAINS.iter().chain(&CHAINS[..2]).map(|name| {
+            let program = hostile_program(name);
+            format!("{} \"$1\" 200 & ", program.display())
+        });
+        let script = format!("{}wait; exec sleep 1000", eight.collect::<String>());
+        let words = ["sh", "-c", &script, "sh", counter.path().to_str().unwrap()];
+        let session = format!("fast-{round}");
+        let mut leader = sandbox.background(&session, words);
+        counter.wait_for_more(100);
+        sandbox.run(["destroy", &session]).expect(0);
+        let after = counter.ticks();
+        assert!(counter.stands_still());
+        assert_eq!(counter.ticks(), after);
+        leader.wait();
+    }
+}
+
 #[test]
 fn all_of_them_with_two_thousand_processes_end_in_one_call() {
     require!(Cgroup2, Cc);
