@@ -125,8 +125,11 @@ fn leftovers() {
             ],
         ))
     };
-    let left = run("kill").expect(0).to_owned();
-    assert!(!runs(&left), "{left} lives");
+    let answer = run("kill");
+    let left = answer.expect(0);
+    assert!(!runs(left), "{left} lives");
+    let told = "session kill: 1 process outlived the program and was ended";
+    assert!(answer.stderr.contains(told), "{answer:?}");
     let left = run("keep").expect(0).to_owned();
     assert!(runs(&left), "{left} was ended");
     kill(Pid::from_raw(left.parse().expect("a pid")), Signal::SIGKILL).expect("end it");

@@ -27,8 +27,8 @@ pub(super) enum Report {
     Exited(i32),
     /// The leader was ended by this signal.
     Signalled(i32),
-    /// Nothing of the session is left: ECHILD.
-    AllEnded,
+    /// Nothing of the session is left: ECHILD. So many had outlived the leader and were ended for that.
+    AllEnded(i32),
     /// SIGKILL did not end all of it in the time there is.
     GaveUp,
 }
@@ -99,7 +99,7 @@ impl Channel {
             Report::Continued => (4, 0),
             Report::Exited(code) => (5, code),
             Report::Signalled(signal) => (6, signal),
-            Report::AllEnded => (7, 0),
+            Report::AllEnded(ended) => (7, ended),
             Report::GaveUp => (8, 0),
         };
         let _ = self.send(packet(tag, value));
@@ -126,7 +126,7 @@ impl Channel {
                 4 => Report::Continued,
                 5 => Report::Exited(value),
                 6 => Report::Signalled(value),
-                7 => Report::AllEnded,
+                7 => Report::AllEnded(value),
                 8 => Report::GaveUp,
                 _ => return None,
             })

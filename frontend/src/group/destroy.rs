@@ -9,7 +9,7 @@ use super::engine::{Answer, Destroy, Doubt, Refusal};
 use super::guards::AllGuards;
 use super::held::Held;
 use super::identity::GroupIdentity;
-use super::members::{Member, Tie, members, signal_member};
+use super::members::{Member, Tie, among_the_newest, members, signal_member};
 use super::procfs::ProcfsKernel;
 use super::tree;
 use crate::operations;
@@ -110,7 +110,15 @@ impl DestroyReport {
             return Ok(());
         }
         for look in 0..STRAY_LOOKS {
-            let (alive, strays) = members(proc, identity)?.into_iter().partition(|member| {
+            let mut seen = members(proc, identity)?;
+            // A monitor that saw the end has left nobody to be looked for.
+            if seen.is_empty()
+                && identity.monitor.is_none()
+                && options.strays != StrayPolicy::Ignore
+            {
+                seen.extend(among_the_newest(proc, identity));
+            }
+            let (alive, strays) = seen.into_iter().partition(|member| {
                 member.tie == Tie::Proven
                     && (identity.pgid.is_none() || member.group == identity.pgid)
             });
@@ -319,7 +327,8 @@ fn kill_leader(
     // While the leader lives, what is beneath it stays there: it goes last.
     for _ in 0..LOOKS_BENEATH {
         match tree::signal_all(proc, leader.pid, libc::SIGKILL) {
-            Ok((0, _)) | Err(_) => break,
+            Err(_) => break,
+            Ok((reached, _)) if reached.is_empty() => break,
             Ok(_) => std::thread::sleep(Duration::from_micros(200)),
         }
     }

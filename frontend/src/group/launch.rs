@@ -1,6 +1,7 @@
 //! Starts a program beneath a monitor. The program waits, between its fork and its execution, until its record is
 //! written: none starts without one.
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -82,7 +83,10 @@ pub enum RunEvent {
     /// The leader has ended. What it left is treated as was asked for.
     LeaderEnded(Exit),
     /// Nothing of the session is left.
-    AllEnded,
+    AllEnded {
+        /// How many processes outlived the leader and were ended for that ([`Leftovers::Kill`]).
+        killed: usize,
+    },
     /// Something could not be ended: it is a member still, and the monitor stays with it.
     GaveUp,
     /// The monitor has gone without a word: somebody killed it.
@@ -206,7 +210,9 @@ impl Running {
                 Received::Message(Report::Signalled(signal)) => {
                     RunEvent::LeaderEnded(Exit::Signal(signal))
                 }
-                Received::Message(Report::AllEnded) => RunEvent::AllEnded,
+                Received::Message(Report::AllEnded(killed)) => RunEvent::AllEnded {
+                    killed: usize::try_from(killed).unwrap_or(0),
+                },
                 Received::Message(Report::GaveUp) => RunEvent::GaveUp,
                 Received::Message(Report::Ready(_) | Report::Executed | Report::NotExecuted(_)) => {
                     continue;
@@ -301,6 +307,7 @@ fn monitor_main(
                 leftovers: options.leftovers,
                 die_with_frontend: options.die_with_frontend,
                 exit: None,
+                ended: HashSet::new(),
                 on_end,
             };
             monitor.run();

@@ -3,11 +3,12 @@
 //!
 //! `run` itself cannot be this: it may have inherited children that are not the session's (`sleep 30 & exec cgleaf run …`).
 
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use cgleaf_shared::process::{Pid, Proc, ProcView};
+use cgleaf_shared::process::{Pid, Proc, ProcView, ProcessId};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -52,6 +53,8 @@ pub(super) struct Monitor<'a> {
     pub(super) leftovers: Leftovers,
     pub(super) die_with_frontend: bool,
     pub(super) exit: Option<Exit>,
+    /// The processes that outlived the leader and were ended for that.
+    pub(super) ended: HashSet<ProcessId>,
     pub(super) on_end: &'a mut OnEnd<'a>,
 }
 
@@ -84,9 +87,13 @@ impl Monitor<'_> {
             if self.reap() {
                 return self.end();
             }
-            let kill = self.take_signals() | self.take_orders() | self.leftovers_are_to_go();
-            if kill {
-                self.kill_everything();
+            let asked = self.take_signals() | self.take_orders();
+            let outlived = self.leftovers_are_to_go();
+            if asked || outlived {
+                let killed = self.kill_everything();
+                if outlived && !asked {
+                    self.ended.extend(killed);
+                }
                 if self.reap() {
                     return self.end();
                 }
@@ -100,7 +107,8 @@ impl Monitor<'_> {
 
     fn end(self) {
         (self.on_end)(self.exit);
-        self.report(Report::AllEnded);
+        let ended = i32::try_from(self.ended.len()).unwrap_or(i32::MAX);
+        self.report(Report::AllEnded(ended));
     }
 
     fn leftovers_are_to_go(&self) -> bool {
@@ -182,24 +190,29 @@ impl Monitor<'_> {
         }
     }
 
-    /// SIGKILL to all beneath, again and again until ECHILD: what was forked meanwhile comes home as an orphan.
-    fn kill_everything(&mut self) {
+    /// SIGKILL to all beneath, again and again until ECHILD: what was forked meanwhile comes home as an orphan. Whom it
+    /// reached.
+    fn kill_everything(&mut self) -> HashSet<ProcessId> {
+        let mut all = HashSet::new();
         let Some(proc) = own_proc() else {
-            return self.forward(libc::SIGKILL);
+            self.forward(libc::SIGKILL);
+            return all;
         };
         let deadline = Instant::now() + KILL_TIME;
         let mut pause = Duration::from_micros(50);
         while !self.reap() && Instant::now() < deadline {
             let reached = tree::signal_all(&proc, Pid::own(), libc::SIGKILL)
-                .map_or(0, |(reached, _)| reached);
-            if reached == 0 {
+                .map_or_else(|_| Vec::new(), |(reached, _)| reached);
+            if reached.is_empty() {
                 self.wait(Some(pause));
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 self.take_signals();
             } else {
                 pause = Duration::from_micros(50);
+                all.extend(reached);
             }
         }
+        all
     }
 
     /// Until a child ends or stops, somebody asks, or the time is over.

@@ -85,22 +85,22 @@ fn hold_child(proc: &Proc, pid: Pid, parent: Pid, root: Pid) -> Option<Descendan
     is_child.then_some(Descendant { held, stat })
 }
 
-/// Sends a signal to everything beneath `root`. How many took it, and who may not be signalled.
+/// Sends a signal to everything beneath `root`. Who took it, and who may not be signalled.
 ///
 /// Not a whole: what is forked meanwhile may be missed, so it is repeated until nothing is there.
 pub(super) fn signal_all(
     proc: &Proc,
     root: Pid,
     signal: i32,
-) -> Result<(u32, Vec<ProcessId>), ReadError> {
-    let mut reached = 0;
+) -> Result<(Vec<ProcessId>, Vec<ProcessId>), ReadError> {
+    let mut reached = Vec::new();
     let mut denied = Vec::new();
     walk(proc, root, |found| {
         if found.stat.state.is_over() && found.stat.threads <= 1 {
             return;
         }
         match signal_one(&found, signal) {
-            Ok(true) => reached += 1,
+            Ok(true) => reached.push(found.stat.id),
             Ok(false) => {}
             Err(_) => denied.push(found.stat.id),
         }

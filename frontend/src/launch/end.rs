@@ -92,3 +92,15 @@ pub(super) fn write_to(store: &Store, session: &SessionId, exit: Option<Exit>, p
         let _ = store.advance(&current);
     }
 }
+
+/// What is said of processes that outlived their program and were ended; nothing of none.
+pub(super) fn outlived(session: &SessionId, killed: usize) -> Option<String> {
+    let (what, verb) = match killed {
+        0 => return None,
+        1 => ("process", "was"),
+        _ => ("processes", "were"),
+    };
+    Some(format!(
+        "session {session}: {killed} {what} outlived the program and {verb} ended; --leftovers keep lets them go on"
+    ))
+}

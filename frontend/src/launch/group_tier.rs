@@ -304,7 +304,12 @@ impl StandIn<'_> {
                         progress.over = true;
                     }
                 }
-                RunEvent::AllEnded => progress.over = true,
+                RunEvent::AllEnded { killed } => {
+                    if let Some(told) = end::outlived(&self.claim.record().session, killed) {
+                        self.site.notice(&told);
+                    }
+                    progress.over = true;
+                }
                 RunEvent::GaveUp => {
                     progress.over = true;
                     self.site.notice(&format!(

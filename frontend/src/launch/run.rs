@@ -330,16 +330,8 @@ impl Run<'_> {
 
     fn end_leftovers(&self) {
         let killed = self.end_session();
-        if killed > 0 {
-            let session = &self.claim.record().session;
-            let (what, verb) = if killed == 1 {
-                ("process", "was")
-            } else {
-                ("processes", "were")
-            };
-            self.site.notice(&format!(
-                "session {session}: {killed} {what} outlived the program and {verb} ended; --leftovers keep lets them go on"
-            ));
+        if let Some(told) = end::outlived(&self.claim.record().session, killed) {
+            self.site.notice(&told);
         }
     }
 }

@@ -177,6 +177,22 @@ impl Proc {
             .map_err(|_| ReadError::Malformed { path })
     }
 
+    /// The number that was given last in the calling process's pid namespace: the last field of `loadavg` (proc(5)). Numbers
+    /// are given in turn, so that the newest processes have those just below it.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn newest_pid(&self) -> Result<Pid, ReadError> {
+        let name = Path::new("loadavg");
+        let path = self.path.join(name);
+        let text = read_at(&self.root, name, &path)?;
+        std::str::from_utf8(&text)
+            .ok()
+            .and_then(|text| text.split_whitespace().last()?.parse().ok())
+            .and_then(Pid::new)
+            .ok_or(ReadError::Malformed { path })
+    }
+
     /// Is this `/proc` mounted with `hidepid`, so that processes of other users may be there and not be seen?
     ///
     /// # Errors
@@ -299,6 +315,19 @@ mod tests {
         );
         proc.hides_processes().expect("the mount's options");
         assert!(proc.own_pid_namespace().expect("a namespace") > 0);
+    }
+
+    /// Others may start processes too, and numbers begin anew at some time: in one of many tries neither comes between.
+    #[test]
+    fn a_new_child_has_the_newest_number() {
+        let proc = Proc::system().expect("/proc");
+        let is_newest = |_| {
+            let mut child = Command::new("true").spawn().expect("a child");
+            let newest = proc.newest_pid().expect("the newest number");
+            child.wait().expect("its end");
+            newest.get() == i32::try_from(child.id()).expect("a pid")
+        };
+        assert!((0..200).any(is_newest));
     }
 
     #[test]

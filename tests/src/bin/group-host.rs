@@ -5,6 +5,7 @@
 //!     group-host run FILE MARK kill|keep|wait PROGRAM ARG…
 //!     group-host start FILE MARK PROGRAM ARG…      as run with keep, in a POSIX session of its own; returns at once
 //!     group-host destroy FILE MILLISECONDS name|kill|ignore
+//!     group-host destroy-without-freeze FILE MILLISECONDS    by an engine that does not freeze after it saw nobody
 //!     group-host gc FILE
 //!     group-host continue GROUP                    SIGCONT to that group, again and again, until stdin ends
 //!     group-host thread-leader                     a process whose main thread ends while another runs
@@ -19,11 +20,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use cgleaf::group::engine::Destroy;
+use cgleaf::group::procfs::ProcfsKernel;
 use cgleaf::group::{
     DestroyOptions, Exit, GcVerdict, GroupIdentity, LaunchError, LaunchOptions, Launched,
     Leftovers, MARK_VARIABLE, Outcome, RunEvent, StrayPolicy, destroy, gc_judges_over, launch,
     prepare_exec,
 };
+use cgleaf_shared::process::Proc;
+use cgleaf_tests::sim::mutants::NoFreezeAfterGone;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -35,6 +40,7 @@ fn main() -> ExitCode {
         Some("run") => run(rest),
         Some("start") => start(rest),
         Some("destroy") => end(rest),
+        Some("destroy-without-freeze") => end_without_freeze(rest),
         Some("gc") => gc(rest),
         Some("continue") => keep_continuing(rest),
         Some("thread-leader") => thread_leader(),
@@ -121,7 +127,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
                     break;
                 }
             }
-            Some(RunEvent::AllEnded | RunEvent::GaveUp | RunEvent::MonitorGone) => break,
+            Some(RunEvent::AllEnded { .. } | RunEvent::GaveUp | RunEvent::MonitorGone) => break,
             _ => {}
         }
     }
@@ -162,6 +168,17 @@ fn end(arguments: &[OsString]) -> Result<ExitCode> {
     };
     println!("{why} {named:?}");
     Ok(ExitCode::from(code))
+}
+
+/// What the conformance test must notice.
+fn end_without_freeze(arguments: &[OsString]) -> Result<ExitCode> {
+    let timeout = Duration::from_millis(arguments[1].to_string_lossy().parse()?);
+    let identity = read(Path::new(&arguments[0]))?;
+    let proc = Proc::system()?;
+    let mut kernel = ProcfsKernel::new(&proc, &identity, timeout).ok_or("no group")?;
+    let answer = Destroy::<NoFreezeAfterGone>::default().run(&mut kernel);
+    println!("{answer:?}");
+    Ok(ExitCode::SUCCESS)
 }
 
 fn gc(arguments: &[OsString]) -> Result<ExitCode> {
