@@ -1,10 +1,12 @@
 //! The two gaps of the group tier with real processes, and what looks like them and is none: pid namespaces whose PID 1 never
-//! reaps, SIGCONT senders, numbers that are used again. docs/LIMITS.md names the tests.
+//! reaps, SIGCONT senders, numbers that are used again. docs/LIMITS.md names the tests: for each gap one shows it in the
+//! group tier, and one shows the same in the cgroup tier, where it is none.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use cgleaf_shared::process::{Pid, Proc, State};
+use cgleaf_tests::frontend::{Sandbox, finish};
 use cgleaf_tests::group::{GroupCase, lives, pid_of, state};
 use cgleaf_tests::lab::{Counter, hostile_program};
 use cgleaf_tests::require;
@@ -148,6 +150,65 @@ fn gap_1_a_success_although_it_runs() {
     println!("gap 1: the chain survived a reported success in try {tries}");
 }
 
+/// `cgleaf` in such a namespace; the helper that its first command starts is in there too.
+fn cgleaf(sandbox: &Sandbox, namespace: &Namespace, own_proc: bool, words: &[&str]) -> Command {
+    let mut command = sandbox.command("nsenter");
+    command.args(&namespace.enter(own_proc)[1..]);
+    command.arg(sandbox.program()).args(words);
+    command
+}
+
+/// The leader of session `s`, as the namespace numbers it, which leads a group of its own.
+fn start_in_leaf(sandbox: &Sandbox, namespace: &Namespace, words: &[&str]) -> Pid {
+    let words = [&["exec", "--session", "s", "--"][..], words].concat();
+    let mut command = sandbox.command("setsid");
+    let inner = cgleaf(sandbox, namespace, true, &words);
+    command.arg("--wait").arg(inner.get_program());
+    command.args(inner.get_args());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("start cgleaf exec");
+    child.wait().expect("the leader ends");
+    let record = sandbox.record("s").expect("a record");
+    let pid = record["leader"]["pid"].as_i64().expect("a leader");
+    Pid::new(i32::try_from(pid).expect("a pid")).expect("a pid")
+}
+
+/// The same chain, PID 1 and SIGCONTs in the cgroup tier: the end is what the kernel counts, and it is an end.
+#[test]
+fn gap_1_is_closed_in_the_cgroup_tier() {
+    require!(Root, Cgroup2, Cc);
+    let _one = ONE_CROWD.lock().unwrap_or_else(PoisonError::into_inner);
+    let tries = 10;
+    for _ in 0..tries {
+        let namespace = Namespace::new();
+        let Some(sandbox) = Sandbox::new() else {
+            return;
+        };
+        let counter = Counter::new(sandbox.runtime(), "counter").expect("a counter");
+        let path = counter.path().to_string_lossy().into_owned();
+        let chain = hostile_program("chain-plain")
+            .to_string_lossy()
+            .into_owned();
+        let leader = start_in_leaf(&sandbox, &namespace, &[&chain, &path, "1000"]);
+        let mut sender = namespace.command(HOST);
+        sender.args(["continue", &leader.to_string()]);
+        let mut sender = sender.stdin(Stdio::piped()).spawn().expect("a sender");
+        counter.wait_for_more(100);
+        let answer = finish(cgleaf(
+            &sandbox,
+            &namespace,
+            true,
+            &["--json", "destroy", "s"],
+        ));
+        drop(sender.stdin.take());
+        sender.wait().expect("the sender ends");
+        answer.expect(0);
+        assert_eq!(answer.json()["result"]["tier"], "cgroup");
+        assert!(counter.stands_still(), "a success although the chain runs");
+    }
+    println!("gap 1, in the cgroup tier: the chain ended in {tries} of {tries} tries");
+}
+
 /// The same without the SIGCONTs is none.
 #[test]
 fn no_gap_without_hostile_signals() {
@@ -180,6 +241,31 @@ fn gap_2_no_success_although_it_has_ended() {
     let own = namespace.case(true);
     own.record(&case.identity());
     assert_eq!(own.destroy(5_000, "name").0, 0);
+}
+
+/// The same in the cgroup tier: that nobody lives is told by the leaf, whatever /proc shows.
+#[test]
+fn gap_2_is_closed_in_the_cgroup_tier() {
+    require!(Root, Cgroup2);
+    let namespace = Namespace::new();
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let _ = start_in_leaf(&sandbox, &namespace, &["sh", "-c", "sleep .1 & exit 0"]);
+    wait_until("its end", || {
+        sandbox
+            .leaf_file("s", "cgroup.events")
+            .contains("populated 0")
+    });
+    let answer = finish(cgleaf(
+        &sandbox,
+        &namespace,
+        false,
+        &["--json", "destroy", "s"],
+    ));
+    answer.expect(0);
+    assert_eq!(answer.json()["result"]["tier"], "cgroup");
+    println!("gap 2, in the cgroup tier: {}", answer.stdout.trim());
 }
 
 /// B27: under a PID 1 that never reaps, all are zombies after the kill, and that is the end.
