@@ -386,7 +386,7 @@ LookStrays(d, found) ==
     \/ /\ AtD(d, "strays-held") /\ found = ("child" \in stray /\ Has("strays-held"))
        /\ GoD(d, [de[d] EXCEPT !.saw = @ \/ found, !.pc = "kill"])
        /\ UNCHANGED <<rec, tomb, hist>> /\ UNCHANGED still /\ UNCHANGED rest4
-    \/ /\ AtD(d, "strays-after") /\ found = ("marked" \in stray /\ Has("strays-after"))
+    \/ /\ AtD(d, "strays-after") /\ found = (de[d].saw \/ ("marked" \in stray /\ Has("strays-after")))   \* and those seen before
        /\ GoD(d, [de[d] EXCEPT !.saw = @ \/ found, !.pc = "remove"])
        /\ UNCHANGED <<rec, tomb, hist>> /\ UNCHANGED still /\ UNCHANGED rest4
 

@@ -99,6 +99,10 @@ Fail(d, answer) ==    \* an answer that claims nothing may be given at any step
     /\ GoD(d, [de[d] EXCEPT !.pc = "done", !.conn = FALSE, !.answer = answer])
     /\ UNCHANGED <<rec, tomb, hist>> /\ UNCHANGED still /\ UNCHANGED rest4
 
+\* There was something when it began, and by now it was taken back: the code answers `destroyed`. The model says
+\* `tombstone`, and claims as much by it.
+FoundNothing(d) == AtD(d, "answer") /\ de[d].answer = "tombstone"
+
 FollowCreate(c, l) ==
     CASE l.event = "Claim" -> Claim(c, l.ok) \/ (l.ok /\ rec.maker = c /\ rec.phase = "intent" /\ Still)
       [] l.event = "LookTomb" -> LookTomb(c, l.found)
@@ -113,10 +117,11 @@ FollowDestroy(d, l) ==
       [] l.event = "FindLeaf" -> FindLeaf(d, l.found)
       [] l.event = "WriteDestroying" -> WriteDestroying(d)
       [] l.event = "Frozen" -> Frozen(d)
-      [] l.event = "LookStrays" -> LookStrays(d, l.found)
+      [] l.event = "LookStrays" -> LookStrays(d, l.found) \/ (FoundNothing(d) /\ ~l.found /\ Still)
       [] l.event = "Ended" -> Ended(d)
       [] l.event = "WriteDestroyed" -> WriteDestroyed(d)
-      [] l.event = "Answer" -> \/ Answer(d, l.answer) \/ (l.answer = "refused" /\ Answer(d, "already")) \/ Fail(d, l.answer)
+      [] l.event = "Answer" -> \/ Answer(d, l.answer) \/ (l.answer = "destroyed" /\ FoundNothing(d) /\ Answer(d, "tombstone"))
+                               \/ (l.answer = "refused" /\ Answer(d, "already")) \/ Fail(d, l.answer)
       [] l.event = "EngineDies" -> DestroyDies(d)
       [] OTHER -> FALSE
 

@@ -50,6 +50,8 @@ class Trace:
                 self.read(number, raw, parts)
         if self.kind is None:
             raise BadTrace("line 1: no header")
+        if not self.lines:
+            raise BadTrace("line 2: no event")
         if len(self.lines) > MOST_LINES:
             raise BadTrace(f"{len(self.lines)} lines: more than {MOST_LINES} are not looked at")
         sessions = {fields["session"] for _, _, fields in self.lines if "session" in fields}

@@ -33,6 +33,14 @@ pub fn programs_with(features: &[&str]) -> PathBuf {
     build(Some(&features.join("-")), features)
 }
 
+/// The same with everything that lets a test look into them: `steps`, and `trace`.
+///
+/// # Panics
+/// Where they cannot be built.
+pub fn instrumented_programs() -> PathBuf {
+    programs_with(&["steps", "trace"])
+}
+
 /// Cargo's own lock lets several test programs ask for this at once; the second finds everything done.
 fn build(apart: Option<&str>, features: &[&str]) -> PathBuf {
     let (target, profile) = target_directory();

@@ -19,6 +19,7 @@ pub struct GroupCase {
     mark: String,
     host: PathBuf,
     enter: Vec<String>,
+    trace: Option<PathBuf>,
 }
 
 /// What a destroy answered: exit status and the line it printed.
@@ -41,7 +42,15 @@ impl GroupCase {
             mark,
             host: host.into(),
             enter: Vec::new(),
+            trace: None,
         }
+    }
+
+    /// Has destroys and gcs write their events to this file.
+    #[must_use]
+    pub fn traced(mut self, file: &Path) -> Self {
+        self.trace = Some(file.to_path_buf());
+        self
     }
 
     /// Has everything done by way of this command (`nsenter …`).
@@ -79,6 +88,9 @@ impl GroupCase {
         };
         if !self.enter.is_empty() {
             command.args(words).arg(&self.host);
+        }
+        if let Some(trace) = &self.trace {
+            command.env("CGLEAF_TRACE", trace);
         }
         command.arg(name).arg(self.file()).stdin(Stdio::null());
         command

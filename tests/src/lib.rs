@@ -1,5 +1,6 @@
 //! What the integration tests share.
 
+pub mod conformance;
 pub mod crash;
 pub mod frontend;
 pub mod fuse;

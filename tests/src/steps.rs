@@ -5,7 +5,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use crate::scratch::wait_until;
+use crate::session::is_dead;
 
 /// One process, stopped at a step, or not started, or ended.
 #[derive(Debug)]
@@ -13,6 +17,8 @@ pub struct Actor {
     command: Option<Command>,
     child: Option<Child>,
     socket: Option<UnixStream>,
+    /// The process that takes the steps: `start`'s is a child of the one that was started.
+    pid: Option<u32>,
     text: String,
     /// Where it stands.
     at: Option<String>,
@@ -49,6 +55,7 @@ impl<'a> Stage<'a> {
                     command: Some(command),
                     child: None,
                     socket: None,
+                    pid: None,
                     text: String::new(),
                     at: None,
                     ended: None,
@@ -78,6 +85,30 @@ impl<'a> Stage<'a> {
     #[must_use]
     pub fn at(&self, number: usize) -> Option<&str> {
         self.actors[number].at.as_deref()
+    }
+
+    /// The process that takes an actor's steps, once it has come to one.
+    #[must_use]
+    pub fn pid(&self, number: usize) -> Option<u32> {
+        self.actors[number].pid
+    }
+
+    /// Kills one where it stands, and waits for its end.
+    ///
+    /// # Panics
+    /// Where it has come to no step, or does not end.
+    pub fn kill(&mut self, number: usize) {
+        let pid = self
+            .pid(number)
+            .expect("it has come to a step")
+            .cast_signed();
+        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        let actor = &mut self.actors[number];
+        wait_until("the end of what was killed", || {
+            actor.look();
+            is_dead(pid)
+        });
+        actor.at = None;
     }
 
     /// Has one take its next step.
@@ -126,18 +157,26 @@ impl<'a> Stage<'a> {
                 .rsplit(' ')
                 .next()
                 .and_then(|word| word.parse::<u32>().ok());
-            let owner = self
-                .actors
-                .iter_mut()
-                .find(|actor| actor.child.as_ref().map(Child::id) == pid);
-            if let Some(actor) = owner {
+            if let Some(actor) = self.owner(pid) {
                 actor.socket = Some(socket);
+                actor.pid = pid;
                 actor.text = text;
             }
         }
         for actor in &mut self.actors {
             actor.look();
         }
+    }
+
+    /// Whose process this is: the one that was started; else a child of the only one that has none yet.
+    fn owner(&mut self, pid: Option<u32>) -> Option<&mut Actor> {
+        let direct = |actor: &Actor| actor.child.as_ref().map(Child::id) == pid;
+        let waiting = |actor: &Actor| actor.child.is_some() && actor.socket.is_none();
+        let at = self.actors.iter().position(direct).or_else(|| {
+            let mut all = (0..self.actors.len()).filter(|at| waiting(&self.actors[*at]));
+            all.next().filter(|_| all.next().is_none())
+        })?;
+        self.actors.get_mut(at)
     }
 
     /// The exit status of an actor that has ended.

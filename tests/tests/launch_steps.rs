@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use cgleaf_tests::frontend::{Sandbox, programs_with};
+use cgleaf_tests::frontend::{Sandbox, instrumented_programs};
 use cgleaf_tests::scratch::wait_until;
 use cgleaf_tests::steps::{Orders, Stage};
 
@@ -24,7 +24,7 @@ struct Seen {
 }
 
 fn explore(create: &str, destroy: &[&str], without: Option<&str>) -> Option<Seen> {
-    let sandbox = Sandbox::with(programs_with(&["steps"]))?;
+    let sandbox = Sandbox::with(instrumented_programs())?;
     sandbox.run(["run", "--", "true"]).expect(0);
     let mut seen = Seen::default();
     let mut orders = Orders::default();

@@ -239,9 +239,7 @@ impl<G: Guards> Destroy<G> {
     fn kill(&mut self, kernel: &mut impl Kernel) -> Step {
         let delivery = kernel.signal(GroupSignal::Kill);
         #[cfg(feature = "trace")]
-        kernel.observe(Event::Kill {
-            found: delivery != Delivery::NoGroup,
-        });
+        kernel.observe(Event::Kill(delivery));
         match delivery {
             Delivery::Denied => self.leave(Answer::Alive(Doubt::NotPermitted)),
             Delivery::Found | Delivery::NoGroup => {
@@ -269,9 +267,7 @@ impl<G: Guards> Destroy<G> {
     fn stop(&mut self, kernel: &mut impl Kernel) -> Step {
         let delivery = kernel.signal(GroupSignal::Stop);
         #[cfg(feature = "trace")]
-        kernel.observe(Event::Stop {
-            found: delivery != Delivery::NoGroup,
-        });
+        kernel.observe(Event::Stop(delivery));
         match delivery {
             Delivery::Found => {
                 self.stopped = true;

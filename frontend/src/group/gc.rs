@@ -184,9 +184,7 @@ impl<G: Guards, const LOOKS: u8> Gc<G, LOOKS> {
         }
         let delivery = kernel.signal(GroupSignal::Stop);
         #[cfg(feature = "trace")]
-        kernel.observe(Event::Stop {
-            found: delivery != Delivery::NoGroup,
-        });
+        kernel.observe(Event::Stop(delivery));
         self.looks += 1;
         match delivery {
             Delivery::Found => {

@@ -2,7 +2,7 @@
 
 use super::engine::Answer;
 use super::gc::Judgement;
-use super::kernel::{Boot, Place};
+use super::kernel::{Boot, Delivery, Place};
 use super::scan::{Shows, Verdict};
 use crate::trace::{Field, Role, Started};
 
@@ -23,8 +23,8 @@ pub enum Event {
     Scan,
     Judge(Verdict),
     Recheck { same: bool },
-    Kill { found: bool },
-    Stop { found: bool },
+    Kill(Delivery),
+    Stop(Delivery),
     Settle,
     Probe { found: bool },
     Look(Shows),
@@ -60,8 +60,8 @@ impl Event {
             Event::Scan => "Scan",
             Event::Judge(_) => "Judge",
             Event::Recheck { .. } => "Recheck",
-            Event::Kill { .. } => "Kill",
-            Event::Stop { .. } => "Stop",
+            Event::Kill(_) => "Kill",
+            Event::Stop(_) => "Stop",
             Event::Settle => "Settle",
             Event::Probe { .. } => "Probe",
             Event::Look(_) => "Look",
@@ -101,9 +101,11 @@ impl Event {
                 ]
             }
             Event::Recheck { same } => vec![("same", Field::Flag(*same))],
-            Event::Kill { found } | Event::Stop { found } | Event::Probe { found } => {
-                vec![("found", Field::Flag(*found))]
-            }
+            Event::Kill(delivery) | Event::Stop(delivery) => vec![
+                ("found", Field::Flag(*delivery != Delivery::NoGroup)),
+                ("denied", Field::Flag(*delivery == Delivery::Denied)),
+            ],
+            Event::Probe { found } => vec![("found", Field::Flag(*found))],
             Event::Look(shows) => vec![("shows", Field::Word(shows_name(*shows)))],
             Event::Report(answer) => vec![("answer", Field::Word(answer))],
         }

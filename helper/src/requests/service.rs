@@ -16,6 +16,7 @@ use crate::context::State;
 use crate::leaf;
 use crate::refuse;
 use crate::table::{Key, Row};
+use crate::trace;
 
 /// How long the holder of a lease that was found at the start has to come back.
 pub(crate) const RETURN_TIME: Duration = Duration::from_secs(10);
@@ -104,9 +105,11 @@ pub(crate) fn remove_ended_leases(state: &mut State, now: Instant) {
             continue;
         };
         // It may be gone already; a namesake is not touched.
-        if authorise::open_verified(state, &row).is_err()
-            || removal::remove_all_of(state, &row.leaf_path)
-        {
+        if authorise::open_verified(state, &row).is_err() {
+            continue;
+        }
+        if removal::remove_all_of(state, &row.leaf_path) {
+            trace::event!(&row.identity.session, "RemoveLeaf", "\"gone\":true");
             continue;
         }
         if now < until {

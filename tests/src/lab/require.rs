@@ -21,6 +21,8 @@ pub enum Environment {
     LoopDevices,
     /// apt and a mirror, or an earlier download: for docker, kernels and other systems.
     Downloads,
+    /// What tla/check needs.
+    Model,
 }
 
 impl Environment {
@@ -50,6 +52,7 @@ impl Environment {
             Self::Downloads => Self::Root
                 .missing()
                 .or_else(|| no_program(&["apt-get", "dpkg-deb"])),
+            Self::Model => no_program(&["python3", "java"]),
         }
     }
 }

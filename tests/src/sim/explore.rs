@@ -11,8 +11,8 @@ use cgleaf::group::guards::Guards;
 use super::kernel::{History, Property, SimKernel};
 use super::world::{Config, Move, World};
 
-/// Frozen looks of a simulated gc: the code's twenty would only repeat these.
-pub const SIM_GC_LOOKS: u8 = 3;
+/// Frozen looks of a simulated gc: the code's twenty would only repeat these. (A trace is held to the model's twenty.)
+pub const SIM_GC_LOOKS: u8 = if cfg!(feature = "trace") { 20 } else { 3 };
 
 /// No engine takes more steps than this: five judgements of at most some twenty processes each, and the wait.
 const LONGEST_RUN: u32 = 2_000;
@@ -21,6 +21,18 @@ const LONGEST_RUN: u32 = 2_000;
 enum Machine<G: Guards> {
     Destroy(Destroy<G>),
     Gc(Gc<G, SIM_GC_LOOKS>),
+}
+
+#[cfg(feature = "trace")]
+impl<G: Guards> Machine<G> {
+    fn actor(&self, index: usize) -> String {
+        let name = if matches!(self, Machine::Destroy(_)) {
+            "destroy"
+        } else {
+            "gc"
+        };
+        format!("{name}-{index}")
+    }
 }
 
 /// What an engine has answered.
@@ -143,7 +155,7 @@ impl<G: Guards> State<G> {
             broken: None,
             guards: PhantomData,
             #[cfg(feature = "trace")]
-            events: Vec::new(),
+            actor: engine.machine.actor(index),
         };
         let answered = match &mut engine.machine {
             Machine::Destroy(destroy) => destroy.step(&mut kernel).map(Answered::Destroy),

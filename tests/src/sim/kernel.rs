@@ -79,9 +79,9 @@ pub struct SimKernel<'a, G> {
     pub broken: Option<Property>,
     /// Which guards the engine has.
     pub guards: PhantomData<G>,
-    /// What it told the trace in this step.
+    /// Its name in a trace.
     #[cfg(feature = "trace")]
-    pub events: Vec<cgleaf::group::trace::Event>,
+    pub actor: String,
 }
 
 impl<G: Guards> SimKernel<'_, G> {
@@ -244,6 +244,6 @@ impl<G: Guards> Kernel for SimKernel<'_, G> {
 
     #[cfg(feature = "trace")]
     fn observe(&mut self, event: cgleaf::group::trace::Event) {
-        self.events.push(event);
+        crate::conformance::simulated::observe(&self.actor, &event);
     }
 }
