@@ -218,15 +218,16 @@ def tampered(trace_text):
             continue
         later = [j for j in range(i + 1, len(rows)) if rows[j].get("actor") == rows[i]["actor"]]
         after = rows[later[0]] if later else {}
-        if tells(rows[i], after):
+        before = next((rows[j] for j in range(i - 1, 0, -1) if rows[j].get("actor") == rows[i]["actor"]), {})
+        if tells(rows[i], before, after):
             yield f"line {i + 1} dropped", raw[:i] + raw[i + 1:]
-            if after and what(after) != what(rows[i]) and tells(after, {}):
+            if after and what(after) != what(rows[i]) and tells(after, rows[i], {}):
                 lie = raw[:]
                 lie[i], lie[later[0]] = (json.dumps({**{k: v for k, v in rows[i].items() if k in ("t0", "t1")}, **what(after)}),
                                          json.dumps({**{k: v for k, v in after.items() if k in ("t0", "t1")}, **what(rows[i])}))
                 yield f"lines {i + 1} and {later[0] + 1} swapped", lie
         for name, other in LIES.get(rows[i]["event"], {}).items():
-            if rows[i].get(name) in other:
+            if rows[i].get(name) in other and not undecided(rows[i], after):
                 lie = json.dumps({**rows[i], name: other[rows[i][name]]})
                 yield f"line {i + 1}: {name} {rows[i][name]} made {other[rows[i][name]]}", raw[:i] + [lie] + raw[i + 1:]
 
@@ -235,11 +236,19 @@ def what(row):
     return {k: v for k, v in row.items() if k not in ("t0", "t1")}
 
 
-def tells(row, after):
+def undecided(row, after):
+    """Does what follows fit another verdict too? A gc that yields to a destroy keeps the record like one that saw somebody."""
+    gc = str(row["actor"]).startswith("gc")
+    return row["event"] == "Judge" and after.get("event") in (("Cont", "Report") if gc else ()) + ("EngineDies",)
+
+
+def tells(row, before, after):
     """Is a trace without this line another one? Not where the model lets it happen, or be left out, unseen."""
     event = row["event"]
-    if event == "Verify":       # who writes must have looked; who only reads may look or not
-        return after.get("event") in ("SetFlags", "KillLeaf", "RemoveLeaf")
+    if after.get("event") == "EngineDies":      # it may have died before that too
+        return False
+    if event == "Verify":       # who writes must have looked, with nothing in between; who only reads may look or not
+        return after.get("event") in ("SetFlags", "KillLeaf", "RemoveLeaf") and before.get("event") != "Verify"
     if event == "LookTomb":     # who finds it gives up, and one may give up for any reason
         return not row["found"]
     if event == "Exec":         # who is killed before it was in the leaf too

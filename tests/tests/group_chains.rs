@@ -98,9 +98,19 @@ fn end_an_exec_chain(program: &str, link: u32, tally: &Mutex<Tally>) {
         .add(code, &said, || runs_on);
 }
 
+/// The chains that are tried; `CGLEAF_GROUP_CHAINS` names others than all.
+fn chains() -> Vec<&'static str> {
+    let wanted = std::env::var("CGLEAF_GROUP_CHAINS").ok();
+    let is_wanted = |name: &&str| {
+        let mut names = wanted.iter().flat_map(|names| names.split(','));
+        wanted.is_none() || names.any(|wanted| wanted == *name)
+    };
+    CHAINS.into_iter().filter(is_wanted).collect()
+}
+
 fn exec_chains(load: &str) {
     let mut falsely = 0;
-    for program in CHAINS {
+    for program in chains() {
         for link in LINKS {
             let case = format!("exec, {program}, links of {link} µs, {load}");
             falsely += series(&case, |tally| end_an_exec_chain(program, link, tally)).falsely;
@@ -150,11 +160,38 @@ fn chains_whose_leader_is_gone_under_load() {
     exec_chains("10 busy loops");
 }
 
+/// B12 in this tier: eight chains in one group, or away from it.
+#[test]
+fn eight_chains_at_once() {
+    require!(Cc);
+    for program in ["chain-plain", "chain-setsid", "chain-daemon"] {
+        let tally = series(&format!("exec, eight of {program}"), |tally| {
+            let case = GroupCase::new(HOST);
+            let counter = Counter::new(case.dir(), "counter").expect("a counter");
+            let script = format!(
+                "for i in 1 2 3 4 5 6 7 8; do '{}' '{}' 2000 & done",
+                hostile_program(program).display(),
+                counter.path().display()
+            );
+            let mut leader = case.exec("sh", &["-c", &script]);
+            leader.wait().expect("the leader ends");
+            counter.wait_for_more(40);
+            let (code, said) = case.destroy(10_000, "name");
+            let runs_on = code == 0 && !counter.stands_still();
+            tally
+                .lock()
+                .expect("the tally")
+                .add(code, &said, || runs_on);
+        });
+        assert_eq!(tally.falsely, 0);
+    }
+}
+
 /// With a monitor nothing gets away: groups of their own, POSIX sessions of their own, double forks, daemons.
 #[test]
 fn chains_beneath_a_monitor_are_all_ended() {
     require!(Cc);
-    for program in CHAINS {
+    for program in chains() {
         for link in [1_000, 4_000] {
             let case = format!("run, {program}, links of {link} µs");
             let tally = series(&case, |tally| end_a_run_chain(program, link, tally));

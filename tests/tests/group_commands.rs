@@ -47,3 +47,80 @@ fn a_started_session_is_listed_and_ended_with_its_setsid_child() {
     }
     sandbox.run(["destroy", "g"]).expect(4);
 }
+
+/// signal, wait, show, gc and `--if-exists`: by the program's own answers.
+#[test]
+fn a_started_session_is_signalled_waited_for_and_collected() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let script = "trap 'exit 7' TERM; echo >\"$0\"; while :; do sleep .01; done";
+    let ready = sandbox.runtime().join("ready");
+    let start = ["start", "--tier", "group", "--session", "g", "--name", "n"];
+    let ready_path = ready.display().to_string();
+    let words = [&start[..], &["--", "sh", "-c", script, &ready_path]].concat();
+    sandbox.run(words).expect(0);
+    wait_until("the trap", || ready.exists());
+    sandbox.run(["wait", "--timeout", "10ms", "n"]).expect(11);
+    let kept = sandbox.run(["--json", "gc"]).json()["result"].clone();
+    assert_eq!(kept["kept"][0]["session"], "g", "{kept}");
+    let sent = sandbox.run(["--json", "signal", "n", "TERM"]);
+    sent.expect(0);
+    assert_eq!(sent.json()["result"]["complete"], false, "{sent:?}");
+    sandbox.run(["wait", "n"]).expect(7);
+    let shown = sandbox.run(["--json", "show", "g"]).json()["result"].clone();
+    assert_eq!(
+        (&shown["tier"], &shown["state"], &shown["exit"]["code"]),
+        (&"group".into(), &"ended".into(), &7.into()),
+        "{shown}"
+    );
+    assert_eq!(shown["leaf"], serde_json::Value::Null);
+    let gone = sandbox.run(["--json", "gc"]).json()["result"].clone();
+    assert_eq!(gone["removed"][0], "g", "{gone}");
+    sandbox.run(["destroy", "--if-exists", "g"]).expect(0);
+    sandbox.run(["destroy", "g"]).expect(3);
+}
+
+/// `exec` in a job of its own: what left its group is named, and a later destroy that may ends it.
+#[test]
+fn an_exec_whose_child_left_is_partial_and_names_it() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let script = "setsid sleep 1000 & exec sleep 1000";
+    let mut command = sandbox.command("setsid");
+    command.arg(sandbox.program());
+    command.args(["exec", "--quiet", "--tier", "group", "--session", "g", "--"]);
+    command.args(["sh", "-c", script]);
+    command.stdout(std::process::Stdio::null());
+    let mut leader = command.spawn().expect("start cgleaf exec");
+    let stray = || {
+        let members = sandbox.run(["--json", "ps", "g"]).json()["result"]["members"].clone();
+        let members = members.as_array().cloned().unwrap_or_default();
+        let own = i64::from(leader.id());
+        let mut sleepers = members.iter().filter(|member| member["argv"][0] == "sleep");
+        sleepers.find_map(|member| member["pid"].as_i64().filter(|pid| *pid != own))
+    };
+    let mut pid = None;
+    wait_until("the child in its own POSIX session", || {
+        pid = stray();
+        pid.is_some()
+    });
+    let answer = sandbox.run(["--json", "destroy", "g"]);
+    answer.expect(5);
+    let details = answer.json()["error"]["details"].clone();
+    assert_eq!(details["tier"], "group", "{details}");
+    assert_eq!(details["strays"][0]["pid"].as_i64(), pid, "{details}");
+    leader.wait().expect("the leader was ended");
+    let pid = i32::try_from(pid.expect("a pid")).expect("a pid");
+    assert!(
+        !cgleaf_tests::session::is_dead(pid),
+        "a mark names and never kills"
+    );
+    let _ = nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(pid),
+        nix::sys::signal::Signal::SIGKILL,
+    );
+    wait_until("its end", || cgleaf_tests::session::is_dead(pid));
+    sandbox.run(["destroy", "g"]).expect(0);
+}
