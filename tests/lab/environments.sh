@@ -216,12 +216,12 @@ S
     "$here/guest" -d "$work/guest" user -- /opt/lab/script
 }
 
-# DEBIAN-SUITE KERNEL-SUITE TRIES
+# DEBIAN-SUITE KERNEL-SUITE TRIES: as a program of its user's manager, which is what a terminal's programs are.
 in_disk() {
     local root kernel
     root=$("$here/fetch-root" "$1") || not_here "no $1 from this machine's mirror"
     kernel=$("$here/fetch-kernels" "$2" | cut -d ' ' -f 3) && [ -n "$kernel" ] || not_here "no kernel of $2 from this machine's mirror"
-    printf '#!/bin/sh\nexport SUITE_PERIOD=3000 SUITE_BOMB=40\nexec /as-lab suite %s\n' "$3" >"$work/script"
+    printf '#!/bin/sh\nexport SUITE_PERIOD=3000 SUITE_BOMB=40\nexec /as-lab systemd-run --user --scope --quiet suite %s\n' "$3" >"$work/script"
     "$here/make-disk" "$work/disk" "$root" "$work/script" "$work"/bin/*
     "$here/boot-disk" --timeout 3000 "$kernel" "$work/disk"
 }

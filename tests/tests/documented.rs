@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-use cgleaf_tests::frontend::Sandbox;
+use cgleaf_tests::frontend::{Sandbox, finish};
 
 struct Step {
     command: String,
@@ -181,6 +181,52 @@ fn the_readme_shows_what_happens() {
 #[test]
 fn the_usage_page_shows_what_happens() {
     hold_to("docs/USAGE.md");
+}
+
+/// Every command, the options of which `--help` has, is run by the page that says how it is used.
+#[test]
+fn the_usage_page_runs_every_command() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/USAGE.md");
+    let text = fs::read_to_string(path).expect("read the page");
+    let run: String = steps(&text)
+        .into_iter()
+        .map(|step| step.command + "\n")
+        .collect();
+    let command = cgleaf::cli::command();
+    let missing: Vec<&str> = command
+        .get_subcommands()
+        .map(clap::Command::get_name)
+        .filter(|name| !run.contains(&format!("cgleaf {name}")))
+        .collect();
+    assert_eq!(missing, Vec::<&str>::new());
+}
+
+/// The lines that are set in to be copied: continuous integration itself, and the one that builds and runs at once.
+#[test]
+fn the_readmes_first_command_does_what_it_says() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let text = fs::read_to_string(root.join("README.md")).expect("read the page");
+    let set_in: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("    "))
+        .filter(|line| line.starts_with(['c', '.']))
+        .collect();
+    let [first, second] = set_in[..] else {
+        panic!("two commands are announced: {set_in:?}");
+    };
+    assert!(root.join(second).is_file(), "{second}");
+    let built = first.strip_prefix("cargo run -q -p cgleaf -- ");
+    let words = built.unwrap_or_else(|| panic!("{first}"));
+    let answer = finish(sandbox.bash(&format!("cgleaf {words}")));
+    assert_eq!(answer.expect(0), "left a daemon behind");
+    assert!(
+        answer
+            .stderr
+            .contains("1 process outlived the program and was ended")
+    );
 }
 
 #[test]
