@@ -63,6 +63,20 @@ fn attempt(reach: &Reach, text: &str, options: &DestroyOptions) -> (Result<Destr
     (answer, destroy.helper_died.get())
 }
 
+/// The members; none where only a helper of another version could list them, which is no reason not to end them.
+fn members_if_told(grip: &mut Grip, progress: &mut Progress) -> Result<Listing> {
+    match grip.list_members() {
+        Err(error) if error.code() == Code::Protocol && !grip.client.same_version() => {
+            progress.notices.push(format!(
+                "how many were ended, and whether any had left, is not known: {}",
+                error.message()
+            ));
+            Ok(Listing::default())
+        }
+        other => other,
+    }
+}
+
 /// One destroy.
 pub(super) struct Destroy<'a> {
     pub(super) reach: &'a Reach,
@@ -215,7 +229,7 @@ impl Destroy<'_> {
             return Err(self.end_ourselves(&mut grip));
         }
         let held = grip.hold_for_the_end(self.reach, &mut progress.notices);
-        let listing = grip.list_members()?;
+        let listing = members_if_told(&mut grip, &mut progress)?;
         progress.killed = listing.members.len() + listing.hidden;
         self.look_held(&grip, &listing, &held, &mut progress)?;
         if let Some(time) = self.options.grace {
