@@ -54,10 +54,11 @@ impl Base {
     pub const NODE_DIRECTORY: &str = "/run/cgleaf/node";
 
     /// BASE is `$XDG_RUNTIME_DIR/cgleaf` (only if that directory is ours), else `/run/cgleaf/0` for root, else
-    /// `/tmp/cgleaf-UID`; records are kept in the state directory where there is no runtime directory.
+    /// `/tmp/cgleaf-UID`; records are kept in the state directory where there is no runtime directory, and beneath BASE
+    /// where that is not known either, as in a container whose user has no HOME.
     ///
     /// # Errors
-    /// STORAGE if neither a runtime nor a home directory is known.
+    /// INTERNAL if this boot's id cannot be read.
     pub fn find(surroundings: &Surroundings) -> Result<Self> {
         let uid = surroundings.uid;
         let (runtime, passed_over) = match surroundings.runtime_dir.as_deref().map(own_directory) {
@@ -69,10 +70,11 @@ impl Base {
             Some(path) => path.join("cgleaf"),
             None if uid == Uid::ROOT => PathBuf::from("/run/cgleaf/0"),
             None => {
-                let records = state_directory(surroundings)?;
+                let root = PathBuf::from(format!("/tmp/cgleaf-{uid}"));
                 return Ok(Self {
-                    root: PathBuf::from(format!("/tmp/cgleaf-{uid}")),
-                    records,
+                    records: state_directory(surroundings)?
+                        .unwrap_or_else(|| root.join("sessions")),
+                    root,
                     uid,
                     passed_over,
                 });
@@ -197,22 +199,17 @@ fn own_directory(path: &std::ffi::OsStr) -> std::result::Result<PathBuf, String>
     }
 }
 
-/// `$XDG_STATE_HOME/cgleaf/<machine-id>-<boot-id>`: a home may be shared by machines, and outlives a boot.
-fn state_directory(surroundings: &Surroundings) -> Result<PathBuf> {
+/// `$XDG_STATE_HOME/cgleaf/<machine-id>-<boot-id>`: a home may be shared by machines, and outlives a boot. `None` where no
+/// home is known.
+fn state_directory(surroundings: &Surroundings) -> Result<Option<PathBuf>> {
     let state = match (&surroundings.state_home, &surroundings.home) {
         (Some(path), _) if Path::new(path).is_absolute() => PathBuf::from(path),
         (_, Some(home)) => PathBuf::from(home).join(".local/state"),
-        _ => {
-            return Err(Error::new(
-                Code::Storage,
-                "there is no place for records: neither XDG_RUNTIME_DIR, XDG_STATE_HOME nor HOME is set",
-            ));
-        }
+        _ => return Ok(None),
     };
     let boot = BootId::current()?;
-    Ok(state
-        .join("cgleaf")
-        .join(format!("{}-{boot}", machine_id())))
+    let place = format!("{}-{boot}", machine_id());
+    Ok(Some(state.join("cgleaf").join(place)))
 }
 
 /// The machine's id (machine-id(5)), or a constant where a machine has none.
