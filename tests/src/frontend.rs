@@ -25,6 +25,12 @@ pub fn programs() -> &'static Path {
     BUILT.get_or_init(|| std::env::var_os(PROGRAMS).map_or_else(|| build(None, &[]), PathBuf::from))
 }
 
+/// Whether [`programs`] are a release's, and not built here for testing.
+#[must_use]
+pub fn are_released() -> bool {
+    std::env::var_os(PROGRAMS).is_some()
+}
+
 /// The same with cargo features of the frontend, such as `steps`, in a target directory of their own.
 ///
 /// # Panics

@@ -2,6 +2,7 @@
 
 mod client;
 mod enrolled;
+pub mod hostile;
 mod lair;
 mod unit;
 
