@@ -8,8 +8,6 @@ if ! command -v qemu-system-x86_64 >/dev/null; then
     qemu=("$here/with-debs" qemu qemu-system-x86_64 -L "$tree/qemu" -L "$tree/seabios")
 fi
 
-# The kernel's command line in both has no_timer_check: emulated on a busy machine the timer fails the kernel's test of it, which then panics.
-
 # Shows the serial line as it comes and returns what the line "LAB exit N" says. qemu ends with this script, however that ends.
 run_qemu() {
     local status=0 said
