@@ -5,9 +5,9 @@
 //! descriptor opened with O_APPEND, so that lines of several processes do not mix.
 
 #[cfg(not(feature = "trace"))]
-pub use off::{Started, event, started};
+pub use off::{Started, begins_again, event, started};
 #[cfg(feature = "trace")]
-pub use on::{Started, event, path, started};
+pub use on::{Started, begins_again, event, path, started};
 
 /// Who does it: the first part of the actor's name; the second is the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +47,10 @@ mod off {
         Started
     }
 
+    /// What follows is another one's.
+    #[inline(always)]
+    pub fn begins_again() {}
+
     /// It is done.
     #[inline(always)]
     pub fn event(_role: Role, _event: &str, _started: Started, _fields: &[(&str, Field<'_>)]) {}
@@ -58,6 +62,7 @@ mod on {
     use std::io::Write;
     use std::path::PathBuf;
     use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use nix::time::{ClockId, clock_gettime};
 
@@ -70,6 +75,14 @@ mod on {
     /// An operation begins.
     pub fn started() -> Started {
         Started(now())
+    }
+
+    /// How often this process has begun again.
+    static AGAIN: AtomicU32 = AtomicU32::new(0);
+
+    /// What follows is another one's: a destroy that begins again is, for the model, one that comes later.
+    pub fn begins_again() {
+        AGAIN.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The file that the events go to.
@@ -89,8 +102,12 @@ mod on {
             Role::Gc => "gc",
             Role::Client => "client",
         };
+        let again = match AGAIN.load(Ordering::Relaxed) {
+            0 => String::new(),
+            times => format!(".{times}"),
+        };
         let mut line = serde_json::json!({
-            "actor": format!("{actor}-{}", std::process::id()),
+            "actor": format!("{actor}-{}{again}", std::process::id()),
             "event": event, "t0": started.0, "t1": now(),
         });
         for (name, value) in fields {

@@ -34,6 +34,7 @@ pub fn destroy(reach: &Reach, text: &str, options: &DestroyOptions) -> Result<De
         if !helper_died {
             return answer;
         }
+        trace::begins_again();
     }
     attempt(reach, text, options).0
 }
