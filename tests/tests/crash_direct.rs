@@ -17,7 +17,6 @@ fn direct(victim: Victim) {
     let place = Place::direct(&programs().join("cgleaf"), sandbox.runtime(), &scope);
     let report = series(&place, victim, kills());
     println!("direct: {report}");
-    assert!(report.found > 0, "no session ever lived through a kill");
 }
 
 #[test]

@@ -107,6 +107,13 @@ impl<'a> Load<'a> {
         load
     }
 
+    /// Sessions that are there for whatever comes.
+    pub(super) fn some_sessions(&self) {
+        for _ in 0..3 {
+            assert_eq!(self.one(Op::Start), 0);
+        }
+    }
+
     /// Splitmix64.
     fn random(&self, below: u64) -> u64 {
         let mut value = self

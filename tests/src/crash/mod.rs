@@ -71,6 +71,7 @@ pub fn series(place: &Place, victim: Victim, kills: usize) -> Report {
     let load = Load::new(place);
     let watch = Watch::new(place, &load);
     let mut report = Report::default();
+    load.some_sessions();
     for round in 0.. {
         if report.kills >= kills {
             break;
@@ -86,8 +87,13 @@ pub fn series(place: &Place, victim: Victim, kills: usize) -> Report {
         report.found += watch.recovered();
         if place.leaves().len() >= MANY {
             report.destroyed += watch.destroy_all();
+            load.some_sessions();
         }
     }
+    assert!(
+        report.found > 0,
+        "no session ever lived through a kill: {report}"
+    );
     report.destroyed += watch.destroy_all();
     watch.nothing_is_left();
     report
