@@ -128,7 +128,7 @@ fn chains_whose_leader_is_gone() {
     exec_chains("alone");
 }
 
-/// Processes that want a processor all the time.
+/// Processes that want a processor all the time, and end with this one, also if it is killed.
 struct Load(Vec<Child>);
 
 impl Load {
@@ -136,8 +136,10 @@ impl Load {
         let spin = || {
             let mut command = Command::new("sh");
             command
-                .args(["-c", "while :; do :; done"])
-                .stdin(Stdio::null());
+                .args(["-c", "while kill -0 $0; do :; done"])
+                .arg(std::process::id().to_string())
+                .stdin(Stdio::null())
+                .stderr(Stdio::null());
             command.spawn().expect("a busy loop")
         };
         Load((0..count).map(|_| spin()).collect())
