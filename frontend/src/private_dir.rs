@@ -12,14 +12,18 @@ use cgleaf_shared::id::{BootTime, Nonce, Uid};
 use cgleaf_shared::{IoContext, IoError};
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
+use nix::fcntl::{
+    AT_FDCWD, AtFlags, Flock, FlockArg, OFlag, RenameFlags, openat, renameat, renameat2,
+};
+use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmod, fchmodat, fstat, mkdirat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
 /// The largest file that is read: a record has some hundred bytes.
 const MAX_FILE: u64 = 64 * 1024;
 /// How the name of a file begins that is not whole yet.
 const TEMPORARY: &str = ".new-";
+/// How many milliseconds are waited for a turn; what is done in one takes microseconds.
+const TURNS: u32 = 100;
 const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_DIRECTORY)
     .union(OFlag::O_CLOEXEC)
@@ -48,7 +52,13 @@ impl PrivateDir {
     /// It cannot be made or opened, is a link, belongs to another user, or others may write in it.
     pub fn open_or_make(path: &Path) -> Result<Self, IoError> {
         match mkdirat(AT_FDCWD, path, Mode::S_IRWXU) {
-            Ok(()) | Err(Errno::EEXIST) => Self::open(path),
+            Ok(()) => {
+                // The umask may have taken from the owner too. Nobody else can have put anything else there meanwhile.
+                fchmodat(AT_FDCWD, path, Mode::S_IRWXU, FchmodatFlags::FollowSymlink)
+                    .context("chmod", path)?;
+                Self::open(path)
+            }
+            Err(Errno::EEXIST) => Self::open(path),
             Err(errno) => Err(IoError::new("make the directory", path, errno)),
         }
     }
@@ -205,6 +215,21 @@ impl PrivateDir {
         }
     }
 
+    /// Has other processes that take a turn in this directory wait until the answer is dropped (flock(2)). It is no
+    /// condition: one that has its turn may stand still in a frozen session, and nobody waits long for that.
+    pub fn take_turn(&self) -> Option<Flock<OwnedFd>> {
+        let mut own = openat(&self.fd, ".", DIRECTORY, Mode::empty()).ok()?;
+        for _ in 0..TURNS {
+            match Flock::lock(own, FlockArg::LockExclusiveNonblock) {
+                Ok(turn) => return Some(turn),
+                Err((fd, Errno::EWOULDBLOCK)) => own = fd,
+                Err(_) => return None,
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
     /// Removes a file; that it is gone already is fine.
     ///
     /// # Errors
@@ -225,7 +250,10 @@ impl PrivateDir {
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
         let mut file =
             File::from(openat(&self.fd, name.as_str(), flags, mode).context("make", &path)?);
-        file.write_all(bytes)
+        let whole = fchmod(&file, mode)
+            .map_err(io::Error::from)
+            .and_then(|()| file.write_all(bytes));
+        whole
             .inspect_err(|_| self.discard(&name))
             .context("write", &path)?;
         Ok(name)

@@ -27,6 +27,9 @@ impl Context {
     /// STORAGE if there is no place for records.
     pub(super) fn new(global: &Global, output: Output) -> Result<Self> {
         let base = Base::find(&Surroundings::of_process())?;
+        if let Some(why) = base.passed_over() {
+            output.notice(&format!("XDG_RUNTIME_DIR is not used: {why}"));
+        }
         Ok(Self {
             base,
             socket: global.socket.clone(),

@@ -78,6 +78,16 @@ impl Output {
         }
     }
 
+    /// One line on stderr, always.
+    pub(super) fn trouble(&self, text: &str) {
+        let _ = writeln!(
+            std::io::stderr(),
+            "cgleaf {}: {}",
+            self.command,
+            printable(text)
+        );
+    }
+
     /// One line on stderr, unless quiet.
     pub(super) fn notice(&self, text: &str) {
         if !self.quiet {

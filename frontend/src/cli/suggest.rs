@@ -34,6 +34,8 @@ fn typed(error: &Error) -> Option<String> {
 
 fn nearest(typed: &str, known: impl Iterator<Item = String>) -> Option<String> {
     known
+        // What is there under that very name is missing something else than its name.
+        .filter(|word| word != typed)
         .map(|word| (strsim::jaro_winkler(typed, &word), word))
         .filter(|(likeness, _)| *likeness > NEAR)
         .max_by(|(one, _), (other, _)| one.total_cmp(other))

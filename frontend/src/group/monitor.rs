@@ -13,10 +13,11 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::WaitPidFlag;
 
 use super::channel::{Channel, Order, Received, Report};
 use super::tree;
+use crate::sys::{self, Change};
 
 /// What becomes of what is left when the leader has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,9 +120,9 @@ impl Monitor<'_> {
     fn reap(&mut self) -> bool {
         let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED | WaitPidFlag::WCONTINUED;
         loop {
-            match waitpid(None, Some(flags)) {
-                Ok(WaitStatus::StillAlive) => return false,
-                Ok(status) => self.note(status),
+            match sys::wait_child(None, flags) {
+                Ok(None) => return false,
+                Ok(Some((pid, change))) => self.note(pid, change),
                 Err(Errno::ECHILD) => return true,
                 // No other answer is possible with these flags (wait(2)); EINTR is none of WNOHANG.
                 Err(_) => return false,
@@ -129,22 +130,21 @@ impl Monitor<'_> {
         }
     }
 
-    fn note(&mut self, status: WaitStatus) {
-        if status.pid().map(nix::unistd::Pid::as_raw) != Some(self.program.get()) {
+    fn note(&mut self, child: Pid, change: Change) {
+        if child != self.program {
             return;
         }
-        match status {
-            WaitStatus::Exited(_, code) => {
+        match change {
+            Change::Exited(code) => {
                 self.exit = Some(Exit::Code(code));
                 self.report(Report::Exited(code));
             }
-            WaitStatus::Signaled(_, signal, _) => {
-                self.exit = Some(Exit::Signal(signal as i32));
-                self.report(Report::Signalled(signal as i32));
+            Change::Signalled(signal) => {
+                self.exit = Some(Exit::Signal(signal));
+                self.report(Report::Signalled(signal));
             }
-            WaitStatus::Stopped(_, signal) => self.report(Report::Stopped(signal as i32)),
-            WaitStatus::Continued(_) => self.report(Report::Continued),
-            _ => {}
+            Change::Stopped(signal) => self.report(Report::Stopped(signal)),
+            Change::Continued => self.report(Report::Continued),
         }
     }
 

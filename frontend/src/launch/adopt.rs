@@ -56,5 +56,11 @@ fn running(pid: Pid) -> Result<ProcessId> {
         .and_then(|dir| dir.stat())
         .or_code(Code::Usage)
         .map_err(|error| error.while_doing(format_args!("adopt process {pid}")))?;
+    let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+    if program.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        let why =
+            format!("process {pid} has no program: it is one of the kernel's own, or has ended");
+        return Err(Error::new(Code::Usage, why));
+    }
     Ok(stat.id)
 }

@@ -83,13 +83,19 @@ pub(super) fn write_the_end(claim: &Claim, events: &mut LeafEvents) {
 
 /// Adds to a record how the leader ended. A record that a destroy has in hand keeps its phase.
 pub(super) fn write_to(store: &Store, session: &SessionId, exit: Option<Exit>, phase: Phase) {
-    if let Ok(Some(Found::Record(mut current))) = store.read(session) {
+    // A destroy may write between the reading and the writing; its phase then stands, and the status is added to that.
+    for _ in 0..3 {
+        let Ok(Some(Found::Record(mut current))) = store.read(session) else {
+            return;
+        };
         current.exit = exit.or(current.exit);
         if current.phase < Phase::Destroying {
             current.phase = phase;
         }
         // What cannot be written now is told by the kernel later, but for the status.
-        let _ = store.advance(&current);
+        if !matches!(store.advance(&current), Ok(false)) {
+            return;
+        }
     }
 }
 

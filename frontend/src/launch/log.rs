@@ -39,8 +39,14 @@ impl Log {
             .append(true)
             .create(true)
             .mode(mode)
+            // A pipe that nobody reads must not hold us up, and a terminal not become ours.
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
             .open(&path)
-            .or_code(Code::Storage)
+            .and_then(let_writes_wait)
+            .map_err(|error| match error.raw_os_error() {
+                Some(libc::ENXIO) => Error::new(Code::Storage, "nobody reads that pipe"),
+                _ => Error::new(Code::Storage, error.to_string()),
+            })
             .map_err(|error| error.while_doing(format_args!("open the log {}", path.display())))?;
         Ok(Self { path, file, made })
     }
@@ -61,6 +67,17 @@ impl Log {
         let _ = sys::put_at(self.file.as_fd(), 1);
         let _ = sys::put_at(self.file.as_fd(), 2);
     }
+}
+
+/// What the program writes waits as it would on any descriptor that it is given.
+fn let_writes_wait(file: File) -> std::io::Result<File> {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
+    fcntl(
+        &file,
+        FcntlArg::F_SETFL(flags.difference(OFlag::O_NONBLOCK)),
+    )?;
+    Ok(file)
 }
 
 impl Drop for Log {

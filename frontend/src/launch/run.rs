@@ -22,10 +22,14 @@ use crate::error::{Code, Error, Result};
 use crate::operations;
 use crate::records::{Exit, Record, Tier};
 use crate::steps;
+use crate::sys;
 use crate::trace::{self, Role};
 
 /// The exit status of a run that took too long.
 pub const TIMED_OUT: u8 = 124;
+
+/// How long a program that was killed may take to end: one of another user, or in a sleep that no signal ends, need not do so.
+const AFTER_THE_KILL: Duration = Duration::from_secs(5);
 
 /// What happens to the rest of a session when its leader ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -232,20 +236,27 @@ impl Run<'_> {
         } = running;
         let leaf = self.claim.record().attestation.clone();
         let mut exit = exit;
+        let mut deadline = deadline;
         let mut timed_out = false;
+        let pid = watch.leader();
         while exit.is_none() {
             let lease = self.lease.as_ref().and_then(Lease::connection);
-            match watch.next(
-                self.signals,
-                leaf.as_ref(),
-                lease,
-                deadline.filter(|_| !timed_out),
-            ) {
+            match watch.next(self.signals, leaf.as_ref(), lease, deadline) {
                 Happened::Ended(ended) => exit = Some(ended),
                 Happened::LeaseBroke => self.renew_lease(),
+                Happened::TimeIsOver if timed_out => {
+                    self.site.notice(&format!(
+                        "the program, pid {pid}, does not end; `cgleaf destroy {}` names what lives",
+                        self.claim.record().session
+                    ));
+                    return TIMED_OUT;
+                }
                 Happened::TimeIsOver => {
                     timed_out = true;
                     self.end_session();
+                    // It may have left its leaf; a child that was not reaped has its number for itself.
+                    sys::signal_child(pid, libc::SIGKILL);
+                    deadline = Some(Deadline::after(AFTER_THE_KILL));
                 }
             }
         }

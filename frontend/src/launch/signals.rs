@@ -128,8 +128,12 @@ pub(super) fn for_the_leader(
     leaf: Option<&Attestation>,
 ) -> Option<i32> {
     let number = i32::try_from(info.ssi_signo).ok()?;
-    if number == libc::SIGCHLD || info.ssi_code == libc::SI_KERNEL {
+    if number == libc::SIGCHLD {
         return None;
+    }
+    if info.ssi_code == libc::SI_KERNEL {
+        // A terminal that goes away tells its session's leader alone, and leaves the rest to that.
+        return (number == libc::SIGHUP && leads_its_session()).then_some(number);
     }
     if number == libc::SIGCONT {
         // A shell continues the whole group, the leader with it.
@@ -157,6 +161,11 @@ pub(super) fn end_if_told(info: &siginfo) {
     if !harmless.contains(&number) {
         sys::exit_now(0);
     }
+}
+
+/// Whether this process leads its POSIX session, as the first program in a new terminal does.
+fn leads_its_session() -> bool {
+    nix::unistd::getsid(None) == Ok(nix::unistd::getpid())
 }
 
 /// Whether a process was stopped by a signal.

@@ -6,13 +6,14 @@ use cgleaf_shared::attestation::Attestation;
 use cgleaf_shared::process::Pid;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::signal::Signal;
+use nix::sys::wait::WaitPidFlag;
 
 use super::gate::{Outcome, ParentGate};
 use super::signals::{self, Signals};
 use crate::client::Deadline;
 use crate::records::Exit;
-use crate::sys;
+use crate::sys::{self, Change};
 
 /// The leader, a child of this process.
 #[derive(Debug)]
@@ -48,6 +49,11 @@ impl Watch {
             leader,
             stands_in: false,
         }
+    }
+
+    /// Whom this watches.
+    pub(super) fn leader(&self) -> Pid {
+        self.leader
     }
 
     /// Watches until the child has gone through its gate. Signals and stops are dealt with meanwhile, and its end too.
@@ -118,15 +124,15 @@ impl Watch {
     }
 
     fn look_at_the_child(&self) -> Option<Exit> {
-        let child = nix::unistd::Pid::from_raw(self.leader.get());
         let mut flags = WaitPidFlag::WNOHANG;
         flags.set(WaitPidFlag::WUNTRACED, self.stands_in);
         loop {
-            match waitpid(child, Some(flags)) {
-                Ok(WaitStatus::Exited(_, code)) => return Some(Exit::Code(code)),
-                Ok(WaitStatus::Signaled(_, signal, _)) => return Some(Exit::Signal(signal as i32)),
-                Ok(WaitStatus::Stopped(_, by)) => {
-                    signals::stop_too(by);
+            let change = sys::wait_child(Some(self.leader), flags);
+            match change.map(|changed| changed.map(|(_, how)| how)) {
+                Ok(Some(Change::Exited(code))) => return Some(Exit::Code(code)),
+                Ok(Some(Change::Signalled(signal))) => return Some(Exit::Signal(signal)),
+                Ok(Some(Change::Stopped(by))) => {
+                    signals::stop_too(Signal::try_from(by).unwrap_or(Signal::SIGSTOP));
                     if signals::is_stopped(self.leader) {
                         sys::signal_child(self.leader, libc::SIGCONT);
                     }

@@ -312,7 +312,8 @@ impl Destroy<'_> {
         if let Some(record) = session.record() {
             found.extend(strays::recorded(&record.strays));
         }
-        found.extend(strays::after_the_end(leader, mark, is_member)?);
+        let recorded = session.record().and_then(|record| record.leader);
+        found.extend(strays::after_the_end(leader, recorded, mark, is_member)?);
         found = strays::merged(found);
         if self.options.strays == StrayPolicy::Kill {
             strays::end(&mut found, is_member)?;

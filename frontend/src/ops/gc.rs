@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use cgleaf_shared::id::{BootId, BootTime, SessionId, SessionName};
 
+use super::destroy::destroy;
+use super::destroyed::DestroyOptions;
 use super::reach::Reach;
 use super::session::Session;
-use super::state::{LeafSeen, Look};
+use super::state::{LEADER_OUTSIDE, LeafSeen, Look, State};
 use crate::error::{Code, OrCode, Result};
 use crate::private_dir::PrivateDir;
 use crate::records::{Found, Phase, Record, Store, Tier};
@@ -58,6 +60,12 @@ pub fn gc(reach: &Reach, dry_run: bool) -> Result<Gc> {
         .map(|error| error.message().to_owned());
     done.trouble.extend(told);
     for session in &everything.sessions {
+        let finished = if dry_run {
+            None
+        } else {
+            finish_destroy(reach, session)?
+        };
+        let session = finished.as_ref().unwrap_or(session);
         if session.found.is_some() {
             consider(reach, store, session, dry_run, &mut done)?;
         } else {
@@ -86,6 +94,23 @@ pub fn gc(reach: &Reach, dry_run: bool) -> Result<Gc> {
         done.temporaries += sweep(dir, dry_run)?;
     }
     Ok(done)
+}
+
+/// A destroy that was begun, whose maker did not come to its end: one from inside the session ends itself. Where the kernel says
+/// that nothing lives, what is left of its steps is done; the session then, if that was so.
+fn finish_destroy(reach: &Reach, session: &Session) -> Result<Option<Session>> {
+    let begun = session.tier() == Tier::Cgroup
+        && session
+            .record()
+            .is_some_and(|record| record.phase == Phase::Destroying);
+    if !begun || reach.look(session).state != State::Destroyed {
+        return Ok(None);
+    }
+    // What it cannot finish is told where the session is judged.
+    match destroy(reach, session.id.as_str(), &DestroyOptions::default()) {
+        Ok(_) => reach.by_id(&session.id),
+        Err(_) => Ok(None),
+    }
 }
 
 impl Gc {
@@ -230,6 +255,7 @@ fn judge<'s>(reach: &Reach, session: &'s Session) -> std::result::Result<&'s Rec
 /// whether somebody still could is asked of its maker.
 fn alive(record: &Record, look: &Look) -> Option<String> {
     match (&look.leaf, look.populated) {
+        (_, Some(false)) if look.state == State::Running => Some(LEADER_OUTSIDE.to_owned()),
         (LeafSeen::Gone | LeafSeen::EarlierBoot, _) => None,
         (LeafSeen::Here(_) | LeafSeen::There(_), Some(false)) => None,
         (LeafSeen::Here(_) | LeafSeen::There(_), _) => Some("it runs".to_owned()),

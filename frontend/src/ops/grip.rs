@@ -10,7 +10,7 @@ use cgleaf_shared::wire::{LeafState, Reply, Request, Target};
 
 use super::reach::{HelpersLeaf, Reach, unexpected};
 use super::session::Session;
-use super::state::{LeafSeen, Look};
+use super::state::{LeafSeen, Look, leader_outside};
 use crate::client::{Client, Deadline, LeafEvents, WaitEnd};
 use crate::error::{Code, Error, OrCode, Result};
 use crate::records::{Phase, Tier};
@@ -48,7 +48,7 @@ impl Reach {
             return Ok(grip);
         }
         let look = self.look(session);
-        if look.state.is_over() {
+        if look.state.is_over() || look.populated == Some(false) {
             return Err(not_running(session));
         }
         Err(self.no_grip(session, &look))
@@ -249,11 +249,19 @@ pub(super) fn not_running(session: &Session) -> Error {
         .record()
         .is_some_and(|record| record.phase == Phase::Destroyed);
     let (code, how) = if destroyed {
-        (Code::SessionAlreadyDestroyed, "was destroyed")
+        (
+            Code::SessionAlreadyDestroyed,
+            "was destroyed: nothing of it runs",
+        )
+    } else if leader_outside(session).is_some() {
+        (
+            Code::SessionNotRunning,
+            "has nobody in its leaf that this could be done to: its leader was moved out of it and runs on",
+        )
     } else {
-        (Code::SessionNotRunning, "has ended")
+        (Code::SessionNotRunning, "has ended: nothing of it runs")
     };
-    Error::new(code, format!("session {id} {how}: nothing of it runs")).with("session", id.as_str())
+    Error::new(code, format!("session {id} {how}")).with("session", id.as_str())
 }
 
 pub(super) fn not_proven(id: &SessionId, why: &str) -> Error {

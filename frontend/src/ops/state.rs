@@ -13,6 +13,10 @@ use crate::error::Result;
 use crate::operations;
 use crate::records::{Phase, Tier};
 
+/// What is odd about a session whose leaf is empty while it runs.
+pub(super) const LEADER_OUTSIDE: &str =
+    "its leader was moved out of its leaf and runs on; `cgleaf destroy --strays kill` ends it";
+
 /// The states of DESIGN 4.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -163,8 +167,12 @@ impl Reach {
         if let LeafSeen::Tampered(why) | LeafSeen::Unreadable(why) = &leaf {
             remark.get_or_insert_with(|| why.clone());
         }
+        let state = state_of(session, &leaf, populated, frozen);
+        if state == State::Running && populated == Some(false) {
+            remark.get_or_insert_with(|| LEADER_OUTSIDE.to_owned());
+        }
         Look {
-            state: state_of(session, &leaf, populated, frozen),
+            state,
             leaf,
             populated,
             remark,
@@ -223,10 +231,11 @@ fn state_of(session: &Session, leaf: &LeafSeen, populated: Option<bool>, frozen:
         (LeafSeen::None, _) => without_leaf(session),
         (_, None) => State::Unknown,
         (_, Some(true)) => living(session, phase, frozen),
-        (LeafSeen::Gone | LeafSeen::EarlierBoot, _) => over(session, phase),
+        (LeafSeen::EarlierBoot, _) => over(session, phase),
+        (LeafSeen::Gone, _) => emptied(session, phase),
         // An empty leaf: it was just made, or everything in it has ended.
         (_, Some(false)) if phase == Some(Phase::Intent) => without_leaf(session),
-        (_, Some(false)) => over(session, phase),
+        (_, Some(false)) => emptied(session, phase),
     }
 }
 
@@ -237,6 +246,24 @@ fn living(session: &Session, phase: Option<Phase>, frozen: bool) -> State {
         _ if frozen => State::Frozen,
         _ => State::Running,
     }
+}
+
+/// Nobody is in its leaf. That is the end, unless the leader was moved out of it and runs on.
+fn emptied(session: &Session, phase: Option<Phase>) -> State {
+    match phase {
+        Some(Phase::Running) if leader_outside(session).is_some() => State::Running,
+        _ => over(session, phase),
+    }
+}
+
+/// The recorded leader of a session whose leaf is empty, if it lives: PAM and service managers move processes. It is shown
+/// and waited for on the record's word, and never signalled on that alone.
+pub(super) fn leader_outside(session: &Session) -> Option<ProcessId> {
+    let record = session.record()?;
+    let process = record.leader?;
+    let boot = record.attestation.as_ref()?.boot_id;
+    let proc = Reach::proc().ok()?;
+    matches!(liveness::recorded(&proc, process, boot), Liveness::Alive).then_some(process)
 }
 
 fn over(session: &Session, phase: Option<Phase>) -> State {

@@ -175,9 +175,11 @@ fn by_parent(proc: &Proc) -> BTreeMap<Pid, Vec<Pid>> {
     map
 }
 
-/// After the end: the leader, if it lives outside, and whoever carries the mark. `cgroup` tells a member of the leaf.
+/// After the end: the leader, if it lives outside, and whoever carries the mark. `leader` is the helper's word, `recorded` the
+/// record's.
 pub(super) fn after_the_end(
     leader: Option<ProcessId>,
+    recorded: Option<ProcessId>,
     mark: Option<&str>,
     is_member: impl Fn(Pid) -> bool,
 ) -> Result<Vec<Stray>> {
@@ -193,6 +195,12 @@ pub(super) fn after_the_end(
             .into_iter()
             .filter(|pid| *pid != own && carries(&proc, *pid, mark));
         found.extend(describe_all(&proc, marked, Tie::Mark));
+    }
+    for stray in &mut found {
+        // What only the record says could be anybody, and so could who only carries the mark; this one is both.
+        if Some(stray.process) == recorded && stray.tie == Tie::Mark {
+            stray.tie = Tie::Leader;
+        }
     }
     found.retain(|stray| !is_member(stray.process.pid));
     Ok(found)

@@ -4,12 +4,13 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use cgleaf_shared::cgroup::ControlFile;
+use cgleaf_shared::process::{Pidfd, PidfdError};
 
 use super::reach::Reach;
 use super::session::Session;
-use super::state::{LeafSeen, State};
+use super::state::{LeafSeen, State, leader_outside};
 use crate::client::{Deadline, LeafEvents, WaitEnd};
-use crate::error::{OrCode, Result};
+use crate::error::{Code, Error, OrCode, Result};
 use crate::records::{Exit, Phase, Tier};
 use crate::trace::Role;
 
@@ -47,6 +48,11 @@ pub fn wait(reach: &Reach, session: &Session, timeout: Option<Duration>) -> Resu
                 }
                 sleep(LOOK_AGAIN);
             }
+            _ if look.populated == Some(false) => {
+                if !wait_on_leader(session, deadline)? {
+                    return Ok(WaitOutcome::TimedOut);
+                }
+            }
             _ if session.tier() == Tier::Group => {
                 if !super::group_tier::wait_a_little(session, deadline)? {
                     return Ok(WaitOutcome::TimedOut);
@@ -67,6 +73,21 @@ pub fn wait(reach: &Reach, session: &Session, timeout: Option<Duration>) -> Resu
     exit_of(reach, session).map(WaitOutcome::Ended)
 }
 
+/// Waits for a leader that is in its leaf no longer; whether it has ended before the time was over.
+fn wait_on_leader(session: &Session, deadline: Option<Deadline>) -> Result<bool> {
+    let Some(leader) = leader_outside(session) else {
+        return Ok(true);
+    };
+    let limit = deadline.map(|one| one.left().unwrap_or_default());
+    let held = match Pidfd::open(leader.pid) {
+        Ok(held) if leader_outside(session).is_some() => held,
+        // It has ended meanwhile, which the next look shows.
+        Ok(_) | Err(PidfdError::Gone(_) | PidfdError::NotAProcess(_)) => return Ok(true),
+        Err(error) => return Err(Error::new(Code::Internal, error.to_string())),
+    };
+    held.wait(limit).or_code(Code::Internal)
+}
+
 fn wait_on_leaf(
     reach: &Reach,
     session: &Session,
@@ -84,7 +105,7 @@ fn wait_on_leaf(
     loop {
         match events.wait_for_end(deadline) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            other => return other.or_code(crate::error::Code::Internal),
+            other => return other.or_code(Code::Internal),
         }
     }
 }

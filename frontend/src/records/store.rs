@@ -115,6 +115,8 @@ impl Store {
     /// # Errors
     /// STORAGE; RECORD_DAMAGED if what stands there is not ours to rewrite.
     pub fn advance(&self, record: &Record) -> Result<bool> {
+        // Between the reading and the rename nobody else's phase may be lost.
+        let _turn = self.dir.take_turn();
         match self.read(&record.session)? {
             Some(Found::Record(current)) if !current.phase.may_become(record.phase) => {
                 return Ok(false);

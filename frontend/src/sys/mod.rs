@@ -6,6 +6,7 @@ mod exec;
 mod fork;
 mod inherited;
 mod signals;
+mod wait;
 
 #[cfg(feature = "cli")]
 pub(crate) use descriptors::own_copy;
@@ -16,3 +17,4 @@ pub(crate) use inherited::pipe_was_ignored;
 pub(crate) use signals::{
     Disposition, all_signals_to_default, disposition, set_disposition, signal_child,
 };
+pub(crate) use wait::{Change, wait_child};

@@ -32,7 +32,10 @@ pub(super) fn run(context: &Context, arguments: &args::Gc) -> Result<u8> {
     });
     context
         .output
-        .answer(&result, |out| text(&done, arguments.dry_run, out))?;
+        .answer(&result, |out| match context.output.is_quiet() {
+            true => Ok(()),
+            false => text(&done, arguments.dry_run, out),
+        })?;
     Ok(0)
 }
 

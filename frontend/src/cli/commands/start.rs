@@ -16,7 +16,7 @@ pub(super) fn run(context: &Context, arguments: &Start) -> Result<u8> {
         Err(failure) => return Ok(launching.failed(context, &failure)),
     };
     // The program runs: what cannot be told any more is no reason to say that it does not.
-    let _ = launching.tell_enrolled(&record);
+    let told = launching.tell_enrolled(&record);
     let survives = launch::survives_logout(&record);
     let mut result = session_json(&record);
     result["survives_logout"] = survives.into();
@@ -25,14 +25,23 @@ pub(super) fn run(context: &Context, arguments: &Start) -> Result<u8> {
         .as_ref()
         .map(|path| path.display().to_string())
         .into();
-    context
+    let answered = context
         .output
-        .answer(&result, |out| writeln!(out, "{}", record.session))?;
+        .answer(&result, |out| writeln!(out, "{}", record.session));
+    let mut status = 0;
+    for error in [told.err(), answered.err()].into_iter().flatten() {
+        status = error.code().exit_status();
+        context.output.trouble(&format!(
+            "session {} was started and runs; {}",
+            record.session,
+            error.message()
+        ));
+    }
     if survives == Some(false) {
         context.output.notice(&format!(
             "session {} ends after your last logout; `loginctl enable-linger` lets it go on",
             record.session
         ));
     }
-    Ok(0)
+    Ok(status)
 }

@@ -28,6 +28,12 @@ pub(super) fn run(context: &Context, arguments: &Wait) -> Result<u8> {
         }
     };
     let result = json!({"session": session.id, "state": "ended", "exit": exit});
+    if exit.is_none() {
+        context.output.notice(&format!(
+            "session {} has ended; how its program ended is not known: nobody waited for it, as after exec",
+            session.id
+        ));
+    }
     context.output.answer(&result, |_| Ok(()))?;
     Ok(exit.map_or(0, crate::records::Exit::status))
 }
