@@ -279,8 +279,11 @@ fn on_a_terminal() {
             .record("z")
             .is_some_and(|record| record["exit"]["code"] == 5)
     });
-    terminal.type_in("cgleaf run --tier group -- sleep 1000\r");
+    terminal.type_in("cgleaf run --tier group -- sh -c 'echo sleep\"\"ing; exec sleep 1000'\r");
+    terminal.expect("sleeping");
     terminal.type_in("\u{3}");
+    // What is typed before the shell is back is lost with the interrupted line.
+    terminal.expect("$ ");
     let (_, status) = terminal.line("true");
     assert_eq!(status, 0);
 }

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 
 use cgleaf_shared::process::files::environ_value;
 use cgleaf_shared::process::{
-    Autogroup, Pid, Proc, ProcessDir, ProcessId, ReadError, SignalHandle, State, liveness,
+    Autogroup, Pid, PidfdError, Proc, ProcessDir, ProcessId, ReadError, SignalHandle, State,
+    liveness,
 };
 
 use super::identity::{GroupIdentity, MARK_VARIABLE};
@@ -130,8 +131,12 @@ fn look(process: &ProcessDir, identity: &GroupIdentity, beneath: &[ProcessId]) -
 /// # Errors
 /// EPERM; or that it cannot be held: then nothing is sent.
 pub(super) fn signal_member(proc: &Proc, member: ProcessId, signal: i32) -> std::io::Result<bool> {
-    let held =
-        SignalHandle::open(member.pid).map_err(|error| std::io::Error::other(error.to_string()))?;
+    let held = match SignalHandle::open(member.pid) {
+        Ok(held) => held,
+        // It was there when all were looked at, and has ended since.
+        Err(PidfdError::Gone(_) | PidfdError::NotAProcess(_)) => return Ok(false),
+        Err(error) => return Err(std::io::Error::other(error.to_string())),
+    };
     if liveness::of(proc, member) != liveness::Liveness::Alive {
         return Ok(false);
     }
