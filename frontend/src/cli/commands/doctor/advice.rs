@@ -140,6 +140,9 @@ fn in_the_mount(facts: &Facts, path: &CgroupPath) -> String {
         .mount
         .as_deref()
         .unwrap_or(Path::new("/sys/fs/cgroup"));
+    if path.is_root() {
+        return mount.display().to_string();
+    }
     mount.join(path.relative()).display().to_string()
 }
 
