@@ -4,6 +4,7 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cgleaf_shared::wire::{self, Hello, RefusalCode, Reply, Request};
 use cgleaf_tests::fuse::StuckFile;
@@ -56,6 +57,12 @@ impl Drop for Node {
     }
 }
 
+/// One test at a time: a process that another one starts meanwhile would have the file too, and close it.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn stuck() -> Option<StuckFile> {
     match StuckFile::mount() {
         Ok(stuck) => Some(stuck),
@@ -82,6 +89,7 @@ fn assert_answers(client: &Client) {
 
 #[test]
 fn a_descriptor_that_cannot_be_closed_stops_nobody() {
+    let _alone = alone();
     let Some(node) = Node::start("stuck") else {
         return;
     };
@@ -113,6 +121,7 @@ fn a_descriptor_that_cannot_be_closed_stops_nobody() {
 /// What the helper relies on before 6.16: what is not received is dropped by the kernel without the wait of close(2).
 #[test]
 fn what_is_not_received_is_dropped_without_a_wait() {
+    let _alone = alone();
     let Some(stuck) = stuck() else { return };
     let file = stuck.open().expect("open the file");
     let (here, there) = socketpair(
@@ -168,6 +177,7 @@ fn deaf(client: &Client, request: &[u8]) {
 /// Descriptors in flight are one purse for each uid, and all root instances are uid 0.
 #[test]
 fn slow_clients_of_one_root_instance_do_not_stop_another() {
+    let _alone = alone();
     let Some(slow) = system_service("slow", 1000) else {
         return;
     };

@@ -93,6 +93,11 @@ impl Destroy<'_> {
             Err(error) if error.code() == Code::SessionNotFound && self.options.if_exists => {
                 return self.without_session(&parse(text)?);
             }
+            // Neither record nor helper, and a leaf all the same: both are lost.
+            Err(error) if error.code() == Code::SessionNotFound => match parse(text) {
+                Ok(id) if self.reach.has_directory_of(&id, None) => id,
+                _ => return Err(error),
+            },
             Err(error) => return Err(error),
         };
         self.known(&id)
@@ -102,9 +107,11 @@ impl Destroy<'_> {
     /// finds the tombstone, or is found.
     fn without_session(&self, id: &SessionId) -> Result<Destroyed> {
         self.lay_tombstone(id)?;
-        match self.reach.by_id(id)? {
-            Some(_) => self.known(id),
-            None => Ok(Destroyed::nothing(id, true)),
+        let is_there = self.reach.by_id(id)?.is_some() || self.reach.has_directory_of(id, None);
+        if is_there {
+            self.known(id)
+        } else {
+            Ok(Destroyed::nothing(id, true))
         }
     }
 
@@ -163,7 +170,9 @@ impl Destroy<'_> {
         if stated.unwrap_or(record.maker.boot_id) != BootId::current()? {
             return Err(earlier_boot(&session.id));
         }
-        let over = record.phase == Phase::Destroyed && self.reach.look(session).state.is_over();
+        let over = record.phase == Phase::Destroyed
+            && self.reach.look(session).state.is_over()
+            && !self.another_leaf_lives(session);
         if !over {
             return Ok(None);
         }
@@ -175,6 +184,12 @@ impl Destroy<'_> {
             format!("no such session any more: {} was destroyed", session.id),
         )
         .with("session", session.id.as_str()))
+    }
+
+    /// The recorded leaf is gone. A helper may have another one of that id, of which this record does not tell.
+    fn another_leaf_lives(&self, session: &Session) -> bool {
+        let leaf = self.reach.open_leaf(&session.id, session.socket());
+        leaf.is_ok_and(|leaf| leaf.is_some_and(|leaf| leaf.entry.state.populated))
     }
 
     /// No helper has a leaf of that id.

@@ -296,7 +296,9 @@ fn remove_log(store: &Store, record: &Record) -> Result<()> {
     };
     let beside = log.parent() == Some(store.dir().path());
     match log.file_name().and_then(|name| name.to_str()) {
-        Some(name) if beside => store.dir().remove(name).or_code(Code::Storage),
+        Some(name) if beside && name == format!("{}.log", record.session) => {
+            store.dir().remove(name).or_code(Code::Storage)
+        }
         _ => Ok(()),
     }
 }

@@ -63,16 +63,41 @@ impl Reach {
             return self.hold_of(session, leaf, role);
         }
         // A leaf without a helper: it died. A new one takes the leaf over.
-        if matches!(
+        let is_there = matches!(
             self.see_leaf(session),
             LeafSeen::Here(_) | LeafSeen::There(_)
-        ) {
+        );
+        if is_there {
             let helper = self.start_own_helper()?;
             if let Some(leaf) = self.open_leaf(&session.id, Some(helper.path()))? {
                 return self.hold_of(session, leaf, role);
             }
+        } else if self.has_directory_of(&session.id, session.attestation()) {
+            // The record is lost, or an old one: only a helper can tell whose leaf that is.
+            let asked = self
+                .start_own_helper()
+                .and_then(|helper| self.open_leaf(&session.id, Some(helper.path())));
+            match asked {
+                Ok(Some(leaf)) => return self.hold_of(session, leaf, role),
+                _ if session.record().is_some() => {}
+                Ok(None) => return Err(nobodys_leaf(&session.id)),
+                Err(error) => return Err(error),
+            }
         }
         Ok(None)
+    }
+
+    /// Whether a directory with the name of that session's leaf is where its record says, or where leaves are made here,
+    /// whatever the record says otherwise. It proves nothing but that a helper is worth starting.
+    pub(super) fn has_directory_of(&self, id: &SessionId, stated: Option<&Attestation>) -> bool {
+        let recorded = stated.is_some_and(|stated| {
+            self.root()
+                .is_ok_and(|root| root.open_path(&stated.leaf_path).is_ok())
+        });
+        recorded
+            || self
+                .scope_dir()
+                .is_some_and(|scope| scope.join(leaf_name(id)).is_dir())
     }
 
     fn hold_of(&self, session: &Session, leaf: HelpersLeaf, role: Role) -> Result<Option<Grip>> {
@@ -270,6 +295,11 @@ pub(super) fn not_proven(id: &SessionId, why: &str) -> Error {
         format!("session {id} is left alone: {why}; nothing was signalled"),
     )
     .with("session", id.as_str())
+}
+
+fn nobodys_leaf(id: &SessionId) -> Error {
+    let why = "there is a directory of that session's leaf, no record of it, and no helper has it";
+    Error::new(Code::HelperUnreachable, format!("session {id}: {why}")).with("session", id.as_str())
 }
 
 pub(super) fn earlier_boot(id: &SessionId) -> Error {

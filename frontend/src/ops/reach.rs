@@ -54,6 +54,11 @@ impl Reach {
         self
     }
 
+    /// The cgroup directory that was named for leaves.
+    pub(super) fn scope_dir(&self) -> Option<&Path> {
+        self.scope_dir.as_deref()
+    }
+
     /// Where things lie.
     pub fn base(&self) -> &Base {
         &self.base

@@ -87,8 +87,10 @@ impl Reach {
             Ok(names) => names.holder(&name)?,
             Err(_) => None,
         };
+        // The record has the last word: a name's file alone could lead to anybody.
         if let Some(id) = holder
-            && self.record(&id)?.is_some()
+            && let Some(found) = self.record(&id)?
+            && !matches!(&found, Found::Record(record) if record.name.as_ref() != Some(&name))
         {
             return Ok(Some(id));
         }

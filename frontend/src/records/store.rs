@@ -7,6 +7,7 @@ use super::record::{FORMAT, Maker, Record};
 use crate::base::{Base, machine_id};
 use crate::error::{Code, Error, OrCode, Result};
 use crate::private_dir::{Content, PrivateDir};
+use crate::records::{Phase, Tier};
 
 const RECORD: &str = ".json";
 const TOMBSTONE: &str = ".tomb";
@@ -260,8 +261,29 @@ pub fn parse(bytes: &[u8], session: &SessionId) -> Found {
         Ok(record) if record.machine_id != machine_id() => {
             damaged("another machine wrote it".to_owned(), true, Some(value))
         }
-        Ok(record) => Found::Record(Box::new(record)),
+        Ok(record) => match contradiction(&record) {
+            Some(why) => damaged(why.to_owned(), false, Some(value)),
+            None => Found::Record(Box::new(record)),
+        },
     }
+}
+
+/// What no version of ours writes: parts that do not speak of the same session. Whoever edits a record can make each part true
+/// by itself.
+fn contradiction(record: &Record) -> Option<&'static str> {
+    let attestation = record.attestation.as_ref();
+    if attestation.is_some_and(|stated| stated.session != record.session) {
+        return Some("what it states is about the leaf of another session");
+    }
+    if attestation.is_some_and(|stated| stated.boot_id != record.maker.boot_id) {
+        return Some("it speaks of two boots");
+    }
+    if record.tier == Tier::Group && attestation.is_some() {
+        return Some("it speaks of the group tier, and of a leaf");
+    }
+    let runs = record.phase == Phase::Running;
+    (runs && record.tier == Tier::Group && record.group.is_none())
+        .then_some("it speaks of the group tier, and of no process")
 }
 
 impl Maker {
