@@ -104,7 +104,7 @@ fn gc_takes_only_a_sessions_own_log() {
         .expect(0);
     let log = sandbox.sessions().join("kept.log");
     edited(&sandbox, "goes", |record| {
-        record["log"] = log.to_str().into()
+        record["log"] = log.to_str().into();
     });
     sandbox.run(["destroy", "goes"]).expect(0);
     wait_until("gc to take it", || {
