@@ -161,7 +161,7 @@ fn a_lie_about_a_run_is_refused() {
     require!(Root, Cgroup2, Cc, Model);
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path();
-    let mut files = simulated_runs(dir, 6 * times());
+    let mut files = simulated_runs(dir, 3 * times());
     files.extend(group_runs(dir, times()));
     for (number, name) in ["exec, destroy", "gc before and after"].iter().enumerate() {
         let scenario = leaf::SCENARIOS.iter().find(|(other, _)| other == name);
