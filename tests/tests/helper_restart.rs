@@ -1,29 +1,12 @@
 //! What a helper finds that comes after another.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use cgleaf_shared::wire::{FreezeFlag, Reply, Request, Status, Target};
+use cgleaf_shared::wire::{FreezeFlag, Reply, Request, Target};
 use cgleaf_tests::frontend::{programs, wait_for};
-use cgleaf_tests::helper::{Client, Lair};
+use cgleaf_tests::helper::{Client, Lair, Other};
 use cgleaf_tests::scratch::wait_until;
-
-fn status(client: &Client) -> Status {
-    match client.call(&Request::Status) {
-        Reply::Status(status) => status,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// A helper that was not started by [`Lair::start`], ended with this value.
-struct Other(Child);
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 #[test]
 fn after_a_kill_the_next_one_has_the_sessions_and_drops_the_holds() {
@@ -151,7 +134,7 @@ fn an_old_scope_directory_is_taken_over_if_it_is_the_recorded_one() {
     let mut program = lair.enrolled(&["enrol=old"]);
     assert!(program.line().starts_with("enrolled"));
     let attestation = lair.client().open("old").attestation;
-    let told = status(&lair.client());
+    let told = lair.client().status();
     lair.kill_helper();
 
     let other = lair.scope().with_file_name("other");
@@ -179,11 +162,11 @@ fn an_old_scope_directory_is_taken_over_if_it_is_the_recorded_one() {
         let _helper = start(&wrong);
         let client = lair.client();
         assert!(client.list().is_empty(), "{wrong}");
-        assert!(status(&client).scope_paths[0].as_str().ends_with("/other"));
+        assert!(client.status().scope_paths[0].as_str().ends_with("/other"));
     }
     let _helper = start(&format!("{boot}:{root}:{id}:{path}"));
     let client = lair.client();
-    assert_eq!(status(&client).scope_paths, std::slice::from_ref(path));
+    assert_eq!(client.status().scope_paths, std::slice::from_ref(path));
     assert_eq!(client.open("old").attestation, attestation);
     let mut new = lair.enrolled(&["enrol=new"]);
     assert!(
@@ -219,7 +202,7 @@ fn a_helper_that_is_a_zombie_is_in_nobodys_way() {
     let Some(mut lair) = Lair::new(0) else { return };
     let mut program = lair.enrolled(&["enrol=one"]);
     assert!(program.line().starts_with("enrolled"));
-    let told = status(&lair.client());
+    let told = lair.client().status();
     let boot = lair.client().open("one").attestation.boot_id;
     let mut zombie = Other(lair.helper.take().unwrap());
     zombie.0.kill().unwrap();

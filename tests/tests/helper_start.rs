@@ -4,30 +4,13 @@ use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use cgleaf_shared::wire::{Reply, Request, Status, Target};
+use cgleaf_shared::wire::{Reply, Request, Target};
 use cgleaf_tests::frontend::{finish, programs, wait_for};
-use cgleaf_tests::helper::{Client, Lair, Unit};
+use cgleaf_tests::helper::{Client, Lair, Other, Unit};
 use cgleaf_tests::scratch::{DEADLINE, cgroup_mount, wait_until};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-
-fn status(client: &Client) -> Status {
-    match client.call(&Request::Status) {
-        Reply::Status(status) => status,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// A helper that was not started by [`Lair::start`], ended with this value.
-struct Other(Child);
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 #[test]
 fn one_of_two_gets_the_socket_and_the_other_says_so() {
@@ -41,7 +24,7 @@ fn one_of_two_gets_the_socket_and_the_other_says_so() {
     );
     assert_eq!(lair.cgroups(), ["helper"]);
     assert_eq!(
-        u32::try_from(status(&lair.client()).pid.get()),
+        u32::try_from(lair.client().status().pid.get()),
         Ok(lair.pid())
     );
 }
@@ -119,7 +102,7 @@ fn without_a_directory_direct_mode_makes_one_and_it_goes_with_the_helper() {
     );
     drop(theirs);
     let client = Client::greet(ours).unwrap();
-    let path = status(&client).scope_paths[0].clone();
+    let path = client.status().scope_paths[0].clone();
     let directory = mount.join(path.relative());
     assert!(
         made(directory.parent().unwrap()).contains(&directory),
@@ -270,7 +253,7 @@ fn a_service_takes_its_socket_from_the_manager_and_tells_it_what_it_does() {
         matches!(client.call(&Request::Stop), Reply::Refused(_)),
         "a unit is stopped by its manager"
     );
-    let scope = status(&client).scope_paths[0].clone();
+    let scope = client.status().scope_paths[0].clone();
     assert!(lair.scope().ends_with(scope.relative()), "{scope}");
     let pid = nix::unistd::Pid::from_raw(i32::try_from(helper.child.id()).unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();

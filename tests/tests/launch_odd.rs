@@ -1,4 +1,4 @@
-//! Ends and outputs that are out of the ordinary: real-time signals, leaders that somebody moved, answers that nobody takes.
+//! Ends that are out of the ordinary: real-time signals, leaders that somebody moved, terminals that go away.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -37,63 +37,6 @@ fn an_unknown_end_is_said_to_be_unknown() {
     let answer = sandbox.run(["wait", "nobody"]);
     answer.expect(0);
     assert!(answer.stderr.contains("not known"), "{answer:?}");
-}
-
-#[test]
-fn a_start_whose_answer_cannot_be_written_says_that_the_program_runs() {
-    let Some(sandbox) = Sandbox::new() else {
-        return;
-    };
-    let cases = [
-        ("", ">/dev/full"),
-        ("--json", ">/dev/full"),
-        ("--status-fd 3", "3>/dev/full"),
-    ];
-    for (number, (option, to)) in cases.into_iter().enumerate() {
-        let session = format!("untold{number}");
-        let script = format!("cgleaf start --session {session} {option} -- sleep 1000 {to}");
-        let answer = finish(sandbox.bash(&script));
-        assert!(![0, 125].contains(&answer.code()), "{answer:?}");
-        assert!(answer.stderr.contains("was started and runs"), "{answer:?}");
-        assert_eq!(sandbox.members(&session).len(), 1);
-        sandbox.run(["destroy", &session]).expect(0);
-    }
-}
-
-#[test]
-fn a_log_that_nobody_reads_holds_nothing_up() {
-    let Some(sandbox) = Sandbox::new() else {
-        return;
-    };
-    let pipe = sandbox.runtime().join("pipe");
-    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let log = pipe.display().to_string();
-    let answer = sandbox.run(["start", "--session", "piped", "--log", &log, "--", "true"]);
-    answer.expect(125);
-    assert!(
-        answer.stderr.contains("nobody reads that pipe"),
-        "{answer:?}"
-    );
-    assert!(sandbox.record("piped").is_none());
-    // With a reader it is as good as a file.
-    let mut reader = std::process::Command::new("cat");
-    reader.arg(&pipe).stdout(std::process::Stdio::piped());
-    let reader = reader.spawn().unwrap();
-    wait_until("the reader", || {
-        let words = [
-            "start",
-            "--session",
-            "read",
-            "--log",
-            &log,
-            "--",
-            "echo",
-            "hi",
-        ];
-        sandbox.run(words).code() == 0
-    });
-    let output = reader.wait_with_output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "hi\n");
 }
 
 #[test]

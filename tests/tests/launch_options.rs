@@ -1,9 +1,6 @@
 //! The options of run, exec and start, one by one.
 
-use std::process::Stdio;
-
 use cgleaf_tests::frontend::{Sandbox, finish};
-use cgleaf_tests::scratch::wait_until;
 use serde_json::Value;
 
 const LEAVES_ONE: &str = "setsid sleep 1000 & sleep .2; echo ok";
@@ -357,99 +354,6 @@ fn a_program_finds_what_its_caller_had() {
         };
         assert_eq!(rest(&with.stdout), rest(&without.stdout), "{command}");
     }
-}
-
-#[test]
-fn start_is_detached_and_keeps_the_log() {
-    let Some(sandbox) = Sandbox::new() else {
-        return;
-    };
-    let script = "echo out; echo err >&2; cat; readlink /proc/$$/fd/0; ps -o sid= -p $$; exit 6";
-    let id = sandbox
-        .run(["start", "--name", "s", "--", "sh", "-c", script])
-        .expect(0)
-        .to_owned();
-    wait_until("its end", || {
-        sandbox
-            .record(&id)
-            .is_some_and(|record| record["phase"] == "ended")
-    });
-    let record = sandbox.record(&id).expect("a record");
-    assert_eq!(record["exit"]["code"], 6);
-    let log = sandbox.run(["logs", &id]);
-    let lines: Vec<&str> = log.expect(0).lines().map(str::trim).collect();
-    assert_eq!(&lines[..3], ["out", "err", "/dev/null"], "{lines:?}");
-    assert_eq!(
-        lines[3],
-        record["leader"]["pid"].to_string(),
-        "its own POSIX session"
-    );
-    assert_eq!(sandbox.leaves(), Vec::<String>::new());
-    sandbox.run(["wait", &id]).expect(6);
-}
-
-#[test]
-fn a_log_may_be_named_and_followed() {
-    let Some(sandbox) = Sandbox::new() else {
-        return;
-    };
-    let log = sandbox.runtime().join("out.log");
-    let answer = sandbox.run([
-        "--json",
-        "start",
-        "--session",
-        "f",
-        "--log",
-        log.to_str().expect("UTF-8"),
-        "--",
-        "sh",
-        "-c",
-        "echo one; sleep 1; echo two",
-    ]);
-    let told = answer.json();
-    assert_eq!(
-        told["result"]["log"],
-        log.to_str().expect("UTF-8"),
-        "{told}"
-    );
-    assert_eq!(told["result"]["survives_logout"], true, "{told}");
-    assert_eq!(sandbox.run(["logs", "--follow", "f"]).expect(0), "one\ntwo");
-    // A program that does not start leaves no log.
-    let other = sandbox.runtime().join("other.log");
-    sandbox
-        .run([
-            "start",
-            "--log",
-            other.to_str().expect("UTF-8"),
-            "--",
-            "/no/such",
-        ])
-        .expect(127);
-    assert!(!other.exists());
-    // run keeps none.
-    sandbox
-        .run(["run", "--session", "r", "--", "true"])
-        .expect(0);
-    let answer = sandbox.run(["logs", "r"]);
-    answer.expect(3);
-    assert!(answer.stderr.contains("no log"), "{answer:?}");
-}
-
-/// start's answer comes before the program's end, also where nobody reads what it writes.
-#[test]
-fn start_does_not_hold_the_callers_pipes() {
-    let Some(sandbox) = Sandbox::new() else {
-        return;
-    };
-    let mut command = sandbox.cgleaf(["start", "--session", "p", "--", "sleep", "1000"]);
-    command.stdin(Stdio::piped());
-    assert_eq!(finish(command).expect(0), "p");
-    sandbox.run(["destroy", "p"]).expect(0);
-    wait_until("the exit in the record", || {
-        sandbox
-            .record("p")
-            .is_some_and(|record| record["exit"]["signal"] == 9)
-    });
 }
 
 #[test]

@@ -57,6 +57,8 @@ fn a_stray_is_named_and_a_later_destroy_still_knows_it() {
     answer.expect(5);
     let error = answer.json()["error"].clone();
     assert_eq!(error["code"], "PARTIAL");
+    // What is named lives: a wait does not end before it, and does end with its time.
+    sandbox.run(["wait", "s", "--timeout", "100ms"]).expect(11);
     let mut wanted = strays.map(i64::from);
     wanted.sort_unstable();
     assert_eq!(pids(&error["details"]["strays"]), wanted, "{answer:?}");

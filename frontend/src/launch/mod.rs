@@ -15,6 +15,7 @@ mod leaf;
 mod lease;
 mod log;
 mod logout;
+mod machine;
 mod message;
 mod plan;
 mod program;

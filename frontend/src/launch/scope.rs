@@ -9,8 +9,8 @@ use cgleaf_shared::wire::Refusal;
 
 use super::Site;
 use super::exec::restore_signals;
+use super::machine::{systemd_is_init, tool, user_runtime_directory};
 use super::program::{IN_SCOPE_VARIABLE, SCOPE_ADDED_VARIABLE, c_string, c_strings};
-use super::start_helper::{systemd_is_init, tool, user_runtime_directory};
 use crate::client::refused;
 use crate::error::{Code, Error, Result};
 use crate::operations;

@@ -48,7 +48,7 @@ impl Reach {
             return Ok(grip);
         }
         let look = self.look(session);
-        if look.state.is_over() || look.populated == Some(false) {
+        if look.state.is_over() || leader_outside(session).is_some() {
             return Err(not_running(session));
         }
         Err(self.no_grip(session, &look))

@@ -16,6 +16,8 @@ use crate::trace::Role;
 
 /// Between two looks at a record that somebody is about to write.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Between two looks at strays, which are asked for one by one.
+const STRAYS: Duration = Duration::from_millis(50);
 /// How long whoever ran the program may take to write how it ended.
 const STATUS: Duration = Duration::from_secs(5);
 
@@ -49,7 +51,7 @@ pub fn wait(reach: &Reach, session: &Session, timeout: Option<Duration>) -> Resu
                 sleep(LOOK_AGAIN);
             }
             _ if look.populated == Some(false) => {
-                if !wait_on_leader(session, deadline)? {
+                if !wait_outside(session, deadline)? {
                     return Ok(WaitOutcome::TimedOut);
                 }
             }
@@ -73,12 +75,14 @@ pub fn wait(reach: &Reach, session: &Session, timeout: Option<Duration>) -> Resu
     exit_of(reach, session).map(WaitOutcome::Ended)
 }
 
-/// Waits for a leader that is in its leaf no longer; whether it has ended before the time was over.
-fn wait_on_leader(session: &Session, deadline: Option<Deadline>) -> Result<bool> {
-    let Some(leader) = leader_outside(session) else {
-        return Ok(true);
-    };
+/// The leaf is empty, and what left it lives: the leader, or the strays that a destroy has named. Waits for the leader, or a
+/// moment for those; whether the time was not over first.
+fn wait_outside(session: &Session, deadline: Option<Deadline>) -> Result<bool> {
     let limit = deadline.map(|one| one.left().unwrap_or_default());
+    let Some(leader) = leader_outside(session) else {
+        sleep(limit.map_or(STRAYS, |left| left.min(STRAYS)));
+        return Ok(limit.is_none_or(|left| !left.is_zero()));
+    };
     let held = match Pidfd::open(leader.pid) {
         Ok(held) if leader_outside(session).is_some() => held,
         // It has ended meanwhile, which the next look shows.

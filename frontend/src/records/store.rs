@@ -3,11 +3,10 @@
 use cgleaf_shared::id::{BootId, SessionId};
 use cgleaf_shared::process::{Liveness, Proc, liveness};
 
-use super::record::{FORMAT, Maker, Record};
+use super::record::{FORMAT, Maker, Phase, Record, Tier};
 use crate::base::{Base, machine_id};
 use crate::error::{Code, Error, OrCode, Result};
 use crate::private_dir::{Content, PrivateDir};
-use crate::records::{Phase, Tier};
 
 const RECORD: &str = ".json";
 const TOMBSTONE: &str = ".tomb";

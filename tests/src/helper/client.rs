@@ -6,8 +6,8 @@ use std::path::Path;
 
 use cgleaf_shared::attestation::Attestation;
 use cgleaf_shared::wire::{
-    self, Hello, NewSession, Opened, Refusal, RefusalCode, Reply, Request, SessionEntry, Target,
-    Welcome,
+    self, Hello, NewSession, Opened, Refusal, RefusalCode, Reply, Request, SessionEntry, Status,
+    Target, Welcome,
 };
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket, sockopt,
@@ -24,6 +24,18 @@ pub struct Client {
 }
 
 impl Client {
+    /// How the helper is.
+    ///
+    /// # Panics
+    /// If it answers with something else.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        match self.call(&Request::Status) {
+            Reply::Status(status) => status,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Connects and greets.
     ///
     /// # Errors

@@ -203,3 +203,14 @@ impl Drop for Lair {
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
+
+/// A helper that was not started by [`Lair::start`], ended with this value.
+#[derive(Debug)]
+pub struct Other(pub Child);
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

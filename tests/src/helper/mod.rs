@@ -8,5 +8,5 @@ mod unit;
 
 pub use client::{Client, session};
 pub use enrolled::{Enrolled, client_in, client_program};
-pub use lair::Lair;
+pub use lair::{Lair, Other};
 pub use unit::Unit;

@@ -1,0 +1,70 @@
+//! What this machine and this process's surroundings offer to whoever starts a helper or a scope.
+
+use std::path::{Path, PathBuf};
+
+use cgleaf_shared::id::Uid;
+
+use crate::error::{Code, Error, Result};
+
+/// The directories in which the tools of a system lie. PATH is the caller's, and root's helper must not be.
+const TOOL_DIRECTORIES: [&str; 5] = [
+    "/usr/bin",
+    "/bin",
+    "/usr/local/bin",
+    "/run/current-system/sw/bin",
+    "/usr/sbin",
+];
+
+/// The path of a tool of the system.
+///
+/// # Errors
+/// UNSUPPORTED: it is not there.
+pub(super) fn tool(name: &str) -> Result<PathBuf> {
+    TOOL_DIRECTORIES
+        .iter()
+        .map(|directory| Path::new(directory).join(name))
+        .find(|path| path.is_file())
+        .ok_or_else(|| {
+            let searched = TOOL_DIRECTORIES.join(", ");
+            Error::new(
+                Code::Unsupported,
+                format!("there is no {name} in {searched}"),
+            )
+        })
+}
+
+/// Whether PID 1 is systemd, as sd_booted(3) decides it.
+pub(super) fn systemd_is_init() -> bool {
+    Path::new("/run/systemd/system").is_dir()
+}
+
+/// The runtime directory in which the user's manager has its socket.
+pub(super) fn user_runtime_directory() -> Option<PathBuf> {
+    let usual = PathBuf::from(format!("/run/user/{}", Uid::effective()));
+    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    named
+        .into_iter()
+        .chain([usual])
+        .find(|directory| directory.join("systemd/private").exists())
+}
+
+/// Whether this process is confined more than PID 1 is: other user ids, a system call filter, or no_new_privs. A helper
+/// that is started from here inherits that. What cannot be read counts as the same.
+pub(super) fn is_in_a_sandbox() -> bool {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let (own, first) = (read("/proc/self/status"), read("/proc/1/status"));
+    let number = |status: &str, name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok())
+    };
+    let stricter = |name: &str| match (number(&own, name), number(&first, name)) {
+        (Some(here), Some(there)) => here > there,
+        _ => false,
+    };
+    let (own_map, first_map) = (read("/proc/self/uid_map"), read("/proc/1/uid_map"));
+    stricter("NoNewPrivs:")
+        || stricter("Seccomp_filters:")
+        || stricter("Seccomp:")
+        || (!own_map.is_empty() && !first_map.is_empty() && own_map != first_map)
+}
