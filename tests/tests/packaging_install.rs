@@ -1,340 +1,202 @@
-//! The Debian packages, installed on systems that never saw cgleaf: what starts, what goes on, what stays.
+//! The Debian packages, installed by apt on systems that never saw cgleaf: what starts, what goes on, what stays.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::path::Path;
+use std::process::Command;
 
-use cgleaf_tests::lab::{Guest, GuestOptions, User, script, static_programs_dir};
-use cgleaf_tests::packaging::{folder, have};
+use cgleaf_tests::lab::User;
+use cgleaf_tests::packaging::{Installed, STATUS, debs, done, have, said};
 use cgleaf_tests::require;
-use cgleaf_tests::scratch::{skip, wait_until};
+use cgleaf_tests::scratch::wait_until;
 
 const SESSIONS: usize = 50;
+const SLEEPER: &str = "sleep 3600";
+const BOTH: &str = "./cgleaf-helper_*-1_*.deb ./cgleaf_*-1_*.deb";
+const HIGHER: &str = "./cgleaf-helper_*-2_*.deb ./cgleaf_*-2_*.deb";
 
-/// The packages in two revisions, built of static programs, as a release is but for the optimisation.
-fn packages() -> Option<&'static Path> {
-    static BUILT: OnceLock<Option<tempfile::TempDir>> = OnceLock::new();
-    BUILT
-        .get_or_init(|| {
-            if !have("dh") {
-                return None;
-            }
-            let programs = static_programs_dir()?;
-            let out = tempfile::tempdir().expect("make a folder");
-            for revision in ["1", "2"] {
-                let built = Command::new(folder().join("build"))
-                    .arg("deb")
-                    .env("CGLEAF_BINARIES", programs)
-                    .env("CGLEAF_REVISION", revision)
-                    .env("OUT", out.path())
-                    .output()
-                    .expect("run packaging/build");
-                assert!(
-                    built.status.success(),
-                    "{}",
-                    String::from_utf8_lossy(&built.stderr)
-                );
-            }
-            Some(out)
-        })
-        .as_ref()
-        .map(tempfile::TempDir::path)
+/// All the sessions' ids, as words.
+fn all() -> String {
+    (1..=SESSIONS).map(|number| format!("s{number} ")).collect()
 }
 
-/// The file of a package in a revision, as the guest sees it.
-fn package(name: &str, revision: u32) -> String {
-    let start = format!("{name}_");
-    let end = format!("-{revision}_");
-    let packages = packages().expect("they were built");
-    std::fs::read_dir(packages)
-        .expect("read the packages' folder")
-        .map(|entry| {
-            entry
-                .expect("an entry")
-                .file_name()
-                .to_string_lossy()
-                .into_owned()
-        })
-        .find(|file| file.starts_with(&start) && file.contains(&end) && file.ends_with(".deb"))
-        .map(|file| format!("/packages/{file}"))
-        .unwrap_or_else(|| panic!("no {name} in revision {revision}"))
+fn assert_all(system: &Installed, state: &str, when: &str) {
+    let sessions = system.sessions();
+    let found = sessions.iter().filter(|(_, is)| is == state).count();
+    assert_eq!(found, SESSIONS, "{when}: {sessions:?}");
+    assert_eq!(system.running(SLEEPER), SESSIONS, "{when}");
 }
 
-/// A guest with the packages in /packages. `root` is another system's tree.
-fn guest(root: Option<PathBuf>) -> Option<Guest> {
-    let packages = packages()?;
-    let mut options = GuestOptions::new()
-        .second_user()
-        .bind(packages, "/packages");
-    if let Some(root) = root {
-        options = options.root(root);
-    }
-    Some(Guest::up(&options).expect("boot a guest"))
+/// Every one of them, and not only to be seen: it stands still and goes on when it is told to.
+fn assert_controlled(system: &Installed, when: &str) {
+    assert_all(system, "running", when);
+    system.user(&format!(
+        "for s in {}; do cgleaf freeze $s || exit; done",
+        all()
+    ));
+    assert_all(system, "frozen", when);
+    system.user(&format!(
+        "for s in {}; do cgleaf thaw $s || exit; done",
+        all()
+    ));
+    assert_all(system, "running", when);
 }
 
-/// Debian 13, with systemd 257.
-fn trixie() -> Option<PathBuf> {
-    let fetched = script("fetch-root")
-        .arg("trixie")
-        .output()
-        .expect("run fetch-root");
-    if !fetched.status.success() {
-        skip(&format!(
-            "no trixie: {}",
-            String::from_utf8_lossy(&fetched.stderr)
-        ));
-        return None;
-    }
-    Some(String::from_utf8_lossy(&fetched.stdout).trim().into())
+/// What dpkg(1) knows of, in which version and state.
+fn installed(system: &Installed) -> String {
+    let format = r"${Package} ${Version} ${db:Status-Status}\n";
+    system.root(&format!(
+        "dpkg-query --show --showformat '{format}' 'cgleaf*' 2>/dev/null || true"
+    ))
 }
 
-fn said(output: &Output) -> String {
-    format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    )
+fn assert_installed(system: &Installed, revision: u32) {
+    let version = format!("{}-{revision}", env!("CARGO_PKG_VERSION"));
+    let both = ["cgleaf", "cgleaf-helper"].map(|name| format!("{name} {version} installed\n"));
+    assert_eq!(installed(system), both.concat());
 }
 
-/// A command that must succeed; what it printed.
-fn done(mut command: Command) -> String {
-    let output = command.output().expect("run a command in the guest");
-    assert!(output.status.success(), "{command:?}: {}", said(&output));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn install(guest: &Guest, names: &[&str], revision: u32) {
-    let files = names.iter().map(|name| package(name, revision));
-    // Everything it needs is there: nothing may ask the network.
-    done(
-        guest.root(
-            ["dpkg".to_owned(), "--install".to_owned()]
-                .into_iter()
-                .chain(files),
-        ),
-    );
-}
-
-fn user_unit(guest: &Guest, property: &str) -> String {
-    let words = [
-        "systemctl",
-        "--user",
-        "show",
-        "--value",
-        "--property",
-        property,
-        "cgleaf-helper.service",
-    ];
-    done(guest.user(words)).trim().to_owned()
-}
-
-/// The sessions that `list` tells, as (id, state).
-fn sessions(guest: &Guest) -> Vec<(String, String)> {
-    let text = done(guest.user(["cgleaf", "list", "--json"]));
-    let answer: serde_json::Value =
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-    let sessions = answer["result"]["sessions"]
-        .as_array()
-        .expect("sessions")
-        .clone();
-    sessions
-        .iter()
-        .map(|session| {
-            let text = |name: &str| session[name].as_str().unwrap_or_default().to_owned();
-            (text("session"), text("state"))
-        })
-        .collect()
-}
-
-fn start_sessions(guest: &Guest) {
-    let script = format!(
-        "for i in $(seq {SESSIONS}); do cgleaf start --quiet --session s$i -- sleep 3600 || exit; done"
-    );
-    done(guest.user(["sh", "-c", &script]));
-}
-
-fn sleepers(guest: &Guest) -> usize {
-    let output = guest
-        .enter(["pgrep", "-c", "-f", "^sleep 3600$"])
-        .output()
-        .expect("pgrep");
-    String::from_utf8_lossy(&output.stdout)
-        .trim()
-        .parse()
-        .expect("a number")
-}
-
-fn assert_all_run(guest: &Guest, when: &str) {
-    let sessions = sessions(guest);
-    let running = sessions
-        .iter()
-        .filter(|(_, state)| state == "running")
-        .count();
-    assert_eq!(running, SESSIONS, "{when}: {sessions:?}");
-    assert_eq!(sleepers(guest), SESSIONS, "{when}");
-}
-
-fn main_pid(guest: &Guest) -> String {
-    wait_until("the helper serves", || {
-        user_unit(guest, "SubState") == "running"
-    });
-    user_unit(guest, "MainPID")
-}
-
-/// Everything of cgleaf's that lies in the system's folders.
-fn traces(guest: &Guest) -> String {
-    done(guest.enter([
-        "sh",
-        "-c",
-        "find /etc /usr /lib /var /run/cgleaf /run/systemd -xdev -name '*cgleaf*' ! -path '*/cgleaf-guest*' 2>/dev/null || true",
-    ]))
-}
-
-/// From the first `cgleaf run` to the purge.
-fn lives_as_a_service(guest: &Guest) {
-    let before = traces(guest);
-    install(guest, &["cgleaf-helper", "cgleaf"], 1);
+fn installs_and_activates(system: &Installed) {
+    system.apt(&format!("install {BOTH}"));
+    assert_installed(system, 1);
     assert_eq!(
-        user_unit(guest, "ActiveState"),
+        system.unit("ActiveState"),
         "inactive",
         "nobody has asked for a helper yet"
     );
-    done(guest.user(["cgleaf", "run", "--", "true"]));
-    let pid = main_pid(guest);
-    assert!(
-        user_unit(guest, "StatusText").starts_with("Serving"),
-        "{}",
-        user_unit(guest, "StatusText")
-    );
+    system.user("systemctl --user is-active cgleaf-helper.socket");
+    system.user("cgleaf run -- true");
+    system.helpers_pid();
+    let status = done(system.guest().user(STATUS));
+    println!("{status}");
+    // Type=notify: it is active since it said READY=1.
+    for part in [
+        "Active: active (running)",
+        "Status: \"Serving",
+        "cgleaf-helper.socket",
+    ] {
+        assert!(status.contains(part), "{part:?} is not in {status}");
+    }
+    assert_eq!(system.unit("Type"), "notify");
+}
 
-    start_sessions(guest);
-    assert_all_run(guest, "after the start");
+/// From the first `cgleaf run` to the purge.
+fn lives_as_a_service(system: &Installed) {
+    let before = system.traces();
+    installs_and_activates(system);
+    system.user(&format!(
+        "for s in {}; do cgleaf start --quiet --session $s -- {SLEEPER} || exit; done",
+        all()
+    ));
     wait_until("the status line has the number", || {
-        user_unit(guest, "StatusText").contains(&SESSIONS.to_string())
+        done(system.guest().user(STATUS)).contains(&format!("Status: \"Serving {SESSIONS} "))
     });
+    let status = done(system.guest().user(STATUS));
+    println!("{}", status.lines().take(9).collect::<Vec<_>>().join("\n"));
 
-    done(guest.enter(["kill", "-KILL", &pid]));
-    wait_until("systemd starts the helper anew", || main_pid(guest) != pid);
-    assert_all_run(guest, "after kill -9 of the helper");
-    done(guest.user(["cgleaf", "freeze", "s1"]));
-    assert!(sessions(guest).contains(&("s1".to_owned(), "frozen".to_owned())));
-    done(guest.user(["cgleaf", "thaw", "s1"]));
+    let pid = system.helpers_pid();
+    done(system.guest().enter(["kill", "-KILL", &pid]));
+    wait_until("systemd starts the helper anew", || {
+        system.helpers_pid() != pid
+    });
+    assert_controlled(system, "after kill -9 of the helper");
 
-    let pid = main_pid(guest);
-    install(guest, &["cgleaf-helper", "cgleaf"], 2);
+    let pid = system.helpers_pid();
+    system.apt(&format!("install {HIGHER}"));
+    assert_installed(system, 2);
     wait_until("the upgrade starts the helper anew", || {
-        main_pid(guest) != pid
+        system.helpers_pid() != pid
     });
-    assert_all_run(guest, "after the upgrade");
+    assert_controlled(system, "after the upgrade");
+    goes_without_a_trace(system, &before);
+}
 
-    // Half of them end now, and the others have to be left alone by the removal.
-    let half: Vec<String> = (1..=SESSIONS / 2)
-        .map(|number| format!("s{number}"))
-        .collect();
-    done(
-        guest.user(
-            ["cgleaf".to_owned(), "destroy".to_owned()]
-                .into_iter()
-                .chain(half),
-        ),
-    );
-    assert_eq!(sleepers(guest), SESSIONS / 2);
-
-    done(guest.root(["dpkg", "--remove", "cgleaf", "cgleaf-helper"]));
-    assert_eq!(
-        sleepers(guest),
-        SESSIONS / 2,
-        "no package's removal ends a session"
-    );
-    done(guest.root(["dpkg", "--purge", "cgleaf", "cgleaf-helper"]));
-    assert_eq!(traces(guest), before, "a purge leaves nothing");
-    let units = [
-        "systemctl",
-        "--user",
-        "--all",
-        "--no-legend",
-        "list-unit-files",
-        "cgleaf*",
-    ];
-    let units = guest.user(units).output().expect("run systemctl");
-    assert_eq!(String::from_utf8_lossy(&units.stdout).trim(), "");
+/// Half of the sessions end now, and the others have to be left alone by the removal.
+fn goes_without_a_trace(system: &Installed, before: &str) {
+    system.user("cgleaf destroy $(seq -f s%g 1 25)");
+    let left = SESSIONS / 2;
+    assert_eq!(system.running(SLEEPER), left);
+    system.apt("remove cgleaf cgleaf-helper");
+    assert_eq!(system.running(SLEEPER), left, "no removal ends a session");
+    system.apt("purge cgleaf cgleaf-helper");
+    assert_eq!(system.traces(), before, "a purge leaves nothing");
+    assert_eq!(system.running(SLEEPER), left, "nor does a purge");
+    let units = "systemctl --user --all --no-legend list-unit-files 'cgleaf*' || true";
+    assert_eq!(system.user(units).trim(), "");
+    assert_eq!(installed(system), "", "nothing is left to be purged");
 }
 
 #[test]
-fn a_user_service_lives_from_the_first_run_to_the_purge() {
-    require!(Systemd, Cc);
-    if let Some(guest) = guest(None) {
-        lives_as_a_service(&guest);
-    }
-}
-
-#[test]
-fn a_user_service_lives_from_the_first_run_to_the_purge_on_debian_13() {
+fn a_user_service_lives_from_the_first_run_to_the_purge_on_systemd_252() {
     require!(Systemd, Cc, Downloads);
-    if let Some(guest) = trixie().and_then(|root| guest(Some(root))) {
-        lives_as_a_service(&guest);
+    if let Some(system) = Installed::debian("bookworm") {
+        lives_as_a_service(&system);
     }
 }
 
 #[test]
-fn sessions_from_before_the_installation_stay_in_reach() {
-    require!(Systemd, Cc);
-    let Some(guest) = guest(None) else { return };
-    // The command alone starts a helper of its own, in a scope.
-    install(&guest, &["cgleaf"], 1);
-    done(guest.user([
-        "cgleaf",
-        "start",
-        "--session",
-        "before",
-        "--",
-        "sleep",
-        "3600",
-    ]));
-    install(&guest, &["cgleaf-helper"], 1);
-    done(guest.user([
-        "cgleaf",
-        "start",
-        "--session",
-        "after",
-        "--",
-        "sleep",
-        "3600",
-    ]));
-    assert_eq!(user_unit(&guest, "ActiveState"), "active");
-    let mut found: Vec<String> = sessions(&guest).into_iter().map(|(id, _)| id).collect();
-    found.sort();
-    assert_eq!(found, ["after", "before"]);
-    for session in ["before", "after"] {
-        done(guest.user(["cgleaf", "freeze", session]));
-        done(guest.user(["cgleaf", "destroy", session]));
+fn a_user_service_lives_from_the_first_run_to_the_purge_on_systemd_257() {
+    require!(Systemd, Cc, Downloads);
+    if let Some(system) = Installed::debian("trixie") {
+        lives_as_a_service(&system);
     }
-    assert_eq!(sleepers(&guest), 0);
+}
+
+/// A helper that the command started by itself, in a scope, has a session when the package brings the service.
+fn keeps_what_was_there_before(system: &Installed) {
+    system.apt("install --no-install-recommends ./cgleaf_*-1_*.deb");
+    system.user("cgleaf start --session before -- sleep 3600");
+    system.apt("install ./cgleaf-helper_*-1_*.deb");
+    system.user("cgleaf start --session after -- sleep 3600");
+    assert_eq!(system.unit("ActiveState"), "active");
+    let helpers = system.user("cgleaf helper status");
+    println!("{helpers}");
+    for mode in ["scope", "user-service"] {
+        assert!(helpers.contains(mode), "{mode} is not in {helpers}");
+    }
+    let states = |state: &str| ["after", "before"].map(|id| (id.to_owned(), state.to_owned()));
+    assert_eq!(system.sessions(), states("running"));
+    system.user("cgleaf freeze before && cgleaf freeze after");
+    assert_eq!(system.sessions(), states("frozen"));
+    system.user("cgleaf thaw before && cgleaf ps before && cgleaf destroy before after");
+    assert_eq!(system.sessions(), []);
+    assert_eq!(system.running(SLEEPER), 0);
 }
 
 #[test]
-fn root_serves_one_user_where_an_administrator_says_so() {
-    require!(Systemd, Cc);
-    let Some(guest) = guest(None) else { return };
-    install(&guest, &["cgleaf-helper", "cgleaf"], 1);
-    done(guest.root(["systemctl", "enable", "--now", "cgleaf-helper@1000.socket"]));
-    let place = done(guest.user([
-        "cgleaf",
-        "run",
-        "--",
-        "sh",
-        "-c",
-        "grep ^0:: /proc/self/cgroup",
-    ]));
+fn sessions_from_before_the_installation_stay_in_reach_on_systemd_252() {
+    require!(Systemd, Cc, Downloads);
+    if let Some(system) = Installed::debian("bookworm") {
+        keeps_what_was_there_before(&system);
+    }
+}
+
+#[test]
+fn sessions_from_before_the_installation_stay_in_reach_on_systemd_257() {
+    require!(Systemd, Cc, Downloads);
+    if let Some(system) = Installed::debian("trixie") {
+        keeps_what_was_there_before(&system);
+    }
+}
+
+const PLACE: [&str; 6] = [
+    "cgleaf",
+    "run",
+    "--",
+    "sh",
+    "-c",
+    "grep ^0:: /proc/self/cgroup",
+];
+
+fn serves_one_user(system: &Installed) {
+    system.apt(&format!("install {BOTH}"));
+    system.root("systemctl enable --now cgleaf-helper@1000.socket");
+    let place = done(system.guest().user(PLACE));
     assert!(
         place.contains("/user-1000.slice/cgleaf-helper@1000.service/"),
         "{place}"
     );
-    let status = done(guest.root([
-        "sh",
-        "-c",
+    let status = system.root(
         "grep -E '^(Cap(Prm|Eff|Bnd)|NoNewPrivs|Seccomp|Uid):' /proc/$(systemctl show -P MainPID cgleaf-helper@1000.service)/status",
-    ]));
+    );
     for line in [
         "CapPrm:\t0000000000000000",
         "CapEff:\t0000000000000000",
@@ -345,52 +207,52 @@ fn root_serves_one_user_where_an_administrator_says_so() {
     ] {
         assert!(status.contains(line), "{line:?} is not in {status}");
     }
+    refuses_another_user(system);
 
-    // Another user is kept out by the socket's mode, and has his own helper meanwhile.
-    let refused = guest
+    // With the package goes what the administrator enabled.
+    system.apt("purge cgleaf-helper cgleaf");
+    let left = "ls -d /etc/systemd/system/*.wants/*cgleaf* /run/cgleaf 2>/dev/null || true";
+    assert_eq!(system.root(left).trim(), "");
+}
+
+/// He is kept out by the socket's mode, and has his own helper meanwhile.
+fn refuses_another_user(system: &Installed) {
+    let socket = "/run/cgleaf/1000/helper.sock";
+    let mode = system.root(&format!("stat -c '%a %u' {socket}"));
+    assert_eq!(mode.trim(), "600 1000");
+    let refused = system
+        .guest()
         .as_user(
             User::Other,
-            [
-                "cgleaf",
-                "--socket",
-                "/run/cgleaf/1000/helper.sock",
-                "run",
-                "--",
-                "true",
-            ],
+            ["cgleaf", "--socket", socket, "run", "--", "true"],
         )
         .output()
         .expect("run cgleaf");
     assert_eq!(refused.status.code(), Some(125));
-    assert!(
-        said(&refused).contains("Permission denied"),
-        "{}",
-        said(&refused)
-    );
-    let place = done(guest.as_user(
-        User::Other,
-        [
-            "cgleaf",
-            "run",
-            "--",
-            "sh",
-            "-c",
-            "grep ^0:: /proc/self/cgroup",
-        ],
-    ));
+    let words = said(&refused);
+    println!("{words}");
+    assert!(words.contains("Permission denied"), "{words}");
+    let place = done(system.guest().as_user(User::Other, PLACE));
     assert!(
         place.contains("/user-1001.slice/user@1001.service/"),
         "{place}"
     );
+}
 
-    // With the package goes what the administrator enabled.
-    done(guest.root(["dpkg", "--purge", "cgleaf-helper", "cgleaf"]));
-    let left = done(guest.root([
-        "sh",
-        "-c",
-        "ls -d /etc/systemd/system/*.wants/*cgleaf* /run/cgleaf 2>/dev/null || true",
-    ]));
-    assert_eq!(left.trim(), "");
+#[test]
+fn root_serves_one_user_where_an_administrator_says_so_on_systemd_252() {
+    require!(Systemd, Cc, Downloads);
+    if let Some(system) = Installed::debian("bookworm") {
+        serves_one_user(&system);
+    }
+}
+
+#[test]
+fn root_serves_one_user_where_an_administrator_says_so_on_systemd_257() {
+    require!(Systemd, Cc, Downloads);
+    if let Some(system) = Installed::debian("trixie") {
+        serves_one_user(&system);
+    }
 }
 
 #[test]
@@ -399,9 +261,13 @@ fn lintian_has_nothing_to_say() {
     if !have("lintian") {
         return;
     }
-    let Some(folder) = packages() else { return };
-    let debs = ["cgleaf", "cgleaf-helper"]
-        .map(|name| folder.join(Path::new(&package(name, 1)).file_name().expect("a name")));
+    let Some(folder) = debs() else { return };
+    let debs: Vec<_> = std::fs::read_dir(folder)
+        .expect("read the packages' folder")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| is_deb(path, "-1_"))
+        .collect();
+    assert_eq!(debs.len(), 2, "{debs:?}");
     let lintian = Command::new("lintian")
         .args([
             "--fail-on",
@@ -418,4 +284,9 @@ fn lintian_has_nothing_to_say() {
         "{}",
         said(&lintian)
     );
+}
+
+fn is_deb(path: &Path, revision: &str) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.contains(revision) && name.ends_with(".deb")
 }
