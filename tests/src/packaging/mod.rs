@@ -65,15 +65,47 @@ pub fn fetched(name: &str, words: &[&str]) -> Option<PathBuf> {
     Some(String::from_utf8_lossy(&output.stdout).trim().into())
 }
 
-/// The static programs that packages are made of: as a release's are but for the optimisation, or a release's own.
+/// The static programs that packages are made of, without symbols: as a release's are but for the optimisation, or a
+/// release's own. None (and a word about it) where they cannot be built.
 pub fn static_programs() -> Option<&'static Path> {
+    static STRIPPED: OnceLock<Option<PathBuf>> = OnceLock::new();
     if are_released() {
         return Some(programs());
     }
-    static_programs_dir()
+    STRIPPED
+        .get_or_init(|| {
+            let built = static_programs_dir()?;
+            let folder = own_folder("programs");
+            for name in ["cgleaf", "cgleaf-helper"] {
+                let mut strip = Command::new("strip");
+                strip.arg("-o").arg(folder.join(name)).arg(built.join(name));
+                done(strip);
+            }
+            Some(folder)
+        })
+        .as_deref()
 }
 
-/// Has packaging/build make `what` in a revision, of [`static_programs`], in `out`. False where there are no such programs.
+/// An empty folder of this test binary's, beside it; the next run of the binary makes it anew.
+///
+/// # Panics
+/// Where it cannot be made.
+pub fn own_folder(name: &str) -> PathBuf {
+    let binary = std::env::current_exe().expect("the test's own path");
+    let folder = binary.with_extension("packaging").join(name);
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)
+            .unwrap_or_else(|error| panic!("remove {}: {error}", folder.display()));
+    }
+    std::fs::create_dir_all(&folder)
+        .unwrap_or_else(|error| panic!("make {}: {error}", folder.display()));
+    folder
+}
+
+/// Has packaging/build make `what` in a revision, of static programs, in `out`. False where there are none.
+///
+/// # Panics
+/// Where it fails.
 pub fn build(what: &str, revision: &str, out: &Path) -> bool {
     let Some(programs) = static_programs() else {
         return false;
@@ -88,31 +120,30 @@ pub fn build(what: &str, revision: &str, out: &Path) -> bool {
     true
 }
 
-/// The Debian packages in revisions 1 and 2; they are made once for a test binary. None (and a word about it) where they
+/// What packaging/build makes, in revisions 1 and 2, in a folder of this test binary's. None (and a word about it) where it
 /// cannot be made.
+pub fn packages(what: &str) -> Option<PathBuf> {
+    let out = own_folder(what);
+    open_to_all(&out);
+    ["1", "2"]
+        .iter()
+        .all(|revision| build(what, revision, &out))
+        .then_some(out)
+}
+
+/// The Debian packages, as [`packages`]. They are made once for a test binary.
 pub fn debs() -> Option<&'static Path> {
-    static BUILT: OnceLock<Option<tempfile::TempDir>> = OnceLock::new();
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     BUILT
-        .get_or_init(|| {
-            if !have("dh") {
-                return None;
-            }
-            let out = tempfile::tempdir().expect("make a folder");
-            open_to_all(out.path());
-            ["1", "2"]
-                .iter()
-                .all(|revision| build("deb", revision, out.path()))
-                .then_some(out)
-        })
-        .as_ref()
-        .map(tempfile::TempDir::path)
+        .get_or_init(|| if have("dh") { packages("deb") } else { None })
+        .as_deref()
 }
 
 /// For others than its owner to look into: apt reads packages as a user of its own.
 ///
 /// # Panics
 /// Where the mode cannot be changed.
-pub fn open_to_all(folder: &Path) {
+fn open_to_all(folder: &Path) {
     std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .unwrap_or_else(|error| panic!("chmod {}: {error}", folder.display()));
 }
