@@ -10,6 +10,7 @@ pub mod group;
 pub mod helper;
 pub mod lab;
 pub mod packaging;
+pub mod pages;
 pub mod probe;
 pub mod scratch;
 pub mod session;

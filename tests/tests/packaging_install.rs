@@ -156,9 +156,26 @@ fn keeps_what_was_there_before(system: &Installed) {
     assert_eq!(system.sessions(), states("running"));
     system.user("cgleaf freeze before && cgleaf freeze after");
     assert_eq!(system.sessions(), states("frozen"));
-    system.user("cgleaf thaw before && cgleaf ps before && cgleaf destroy before after");
+    system.user("cgleaf thaw before && cgleaf ps before && cgleaf destroy before");
+    comes_back(system);
     assert_eq!(system.sessions(), []);
     assert_eq!(system.running(SLEEPER), 0);
+}
+
+/// What the service keeps is its own: without it nobody has that leaf, and an error says how it is had again.
+fn comes_back(system: &Installed) {
+    system.apt("remove cgleaf-helper");
+    let refused = system
+        .guest()
+        .user(["cgleaf", "destroy", "after"])
+        .output()
+        .expect("run cgleaf");
+    assert_eq!(refused.status.code(), Some(6), "{}", said(&refused));
+    let way = "`systemctl --user start cgleaf-helper.socket` brings that back";
+    assert!(said(&refused).contains(way), "{}", said(&refused));
+    assert_eq!(system.running(SLEEPER), 1);
+    system.apt("install ./cgleaf-helper_*-1_*.deb");
+    system.user("cgleaf destroy after");
 }
 
 #[test]

@@ -222,8 +222,8 @@ impl Destroy<'_> {
                 return Err(Error::new(
                     Code::HelperUnreachable,
                     format!(
-                        "the leaf of session {id} is there, and no helper that answers has it; `cgleaf doctor` tells \
-                         which were looked for"
+                        "the leaf of session {id} is there, and no helper that answers has it; {}",
+                        session.way_back()
                     ),
                 )
                 .with("session", id.as_str()));

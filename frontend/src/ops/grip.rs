@@ -156,14 +156,18 @@ impl Reach {
             LeafSeen::Tampered(why) => not_proven(&session.id, why),
             LeafSeen::Unreadable(why) => Error::new(
                 Code::HelperUnreachable,
-                format!("how session {} is cannot be told from here: {why}", session.id),
+                format!(
+                    "how session {} is cannot be told from here: {why}",
+                    session.id
+                ),
             ),
             _ => Error::new(
                 Code::HelperUnreachable,
                 format!(
-                    "no helper has the leaf of session {} ({}); `cgleaf doctor` tells which were looked for",
+                    "no helper has the leaf of session {} ({}); {}",
                     session.id,
                     look.remark.as_deref().unwrap_or(look.state.name()),
+                    session.way_back(),
                 ),
             ),
         }

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use cgleaf_shared::attestation::Attestation;
-use cgleaf_shared::id::{BootTime, SessionId, SessionName};
-use cgleaf_shared::wire::SessionEntry;
+use cgleaf_shared::id::{BootTime, SessionId, SessionName, Uid};
+use cgleaf_shared::wire::{Mode, SessionEntry};
 
 use crate::records::{Found, Record, Tier};
 
@@ -85,5 +85,22 @@ impl Session {
     pub(super) fn recorded_socket(&self) -> Option<&Path> {
         let helper = self.record()?.helper.as_ref()?;
         Some(&helper.socket)
+    }
+
+    /// What to do where its leaf is there and no helper that answers has it. The services' helpers come back to their own
+    /// leaves, and nobody else takes those over.
+    pub(super) fn way_back(&self) -> String {
+        let helper = self.record().and_then(|record| record.helper.as_ref());
+        let unit = match helper.and_then(|helper| Mode::from_name(&helper.mode)) {
+            Some(Mode::UserService) => "systemctl --user start cgleaf-helper.socket".to_owned(),
+            Some(Mode::SystemService) => {
+                format!("systemctl start cgleaf-helper@{}.socket", Uid::effective())
+            }
+            Some(Mode::NodeService) => "systemctl start cgleaf-helper-node.socket".to_owned(),
+            _ => return "`cgleaf doctor` tells which were looked for".to_owned(),
+        };
+        format!(
+            "it is the service's that does not answer: `{unit}` brings that back, where it is installed"
+        )
     }
 }
