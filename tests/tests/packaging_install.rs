@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use cgleaf_tests::lab::User;
-use cgleaf_tests::packaging::{Installed, STATUS, debs, done, have, said};
+use cgleaf_tests::packaging::{Installed, STATUS, debs, done, folder, have, said};
 use cgleaf_tests::require;
 use cgleaf_tests::scratch::wait_until;
 
@@ -225,11 +225,45 @@ fn serves_one_user(system: &Installed) {
         assert!(status.contains(line), "{line:?} is not in {status}");
     }
     refuses_another_user(system);
+    assert_exposed_as_written_down(system);
 
     // With the package goes what the administrator enabled.
     system.apt("purge cgleaf-helper cgleaf");
     let left = "ls -d /etc/systemd/system/*.wants/*cgleaf* /run/cgleaf 2>/dev/null || true";
     assert_eq!(system.root(left).trim(), "");
+}
+
+/// systemd-analyze's figures, as packaging/README.md has them.
+fn assert_exposed_as_written_down(system: &Installed) {
+    let readme =
+        std::fs::read_to_string(folder().join("README.md")).expect("read packaging/README.md");
+    let analyze = "LC_ALL=C systemd-analyze --no-pager security";
+    for (unit, said) in [
+        (
+            "`cgleaf-helper-node.service`",
+            system.root(&format!("{analyze} cgleaf-helper-node.service")),
+        ),
+        (
+            "`cgleaf-helper@1000.service`",
+            system.root(&format!("{analyze} cgleaf-helper@1000.service")),
+        ),
+        (
+            "`cgleaf-helper.service` of a user",
+            system.user(&format!("{analyze} --user cgleaf-helper.service")),
+        ),
+    ] {
+        let overall = said.lines().last().unwrap_or_default();
+        println!("{overall}");
+        let figure = overall
+            .split_once("service: ")
+            .and_then(|(_, rest)| rest.split(' ').next())
+            .unwrap_or_else(|| panic!("no figure in {said}"));
+        let row = format!("| {unit} | {figure} |");
+        assert!(
+            readme.contains(&row),
+            "{row} is not in packaging/README.md: {said}"
+        );
+    }
 }
 
 /// He is kept out by the socket's mode, and has his own helper meanwhile.
