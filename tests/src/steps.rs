@@ -111,6 +111,25 @@ impl<'a> Stage<'a> {
         actor.at = None;
     }
 
+    /// Sends a signal to the process that takes an actor's steps.
+    ///
+    /// # Panics
+    /// Where it has come to no step, or has ended.
+    pub fn signal(&self, number: usize, signal: Signal) {
+        let pid = self.pid(number).expect("it has come to a step");
+        kill(Pid::from_raw(pid.cast_signed()), signal).expect("send it");
+    }
+
+    /// Kills the process that was started, where another one takes its steps.
+    ///
+    /// # Panics
+    /// Where it was not started.
+    pub fn kill_the_caller(&mut self, number: usize) {
+        let child = self.actors[number].child.as_mut().expect("it was started");
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+
     /// Has one take its next step.
     ///
     /// # Panics

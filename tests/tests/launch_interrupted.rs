@@ -1,10 +1,11 @@
 //! A helper that does not answer holds nobody up: who asks it can be ended, and nothing of what was asked for is left.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::Child;
+use std::process::{Child, Stdio};
 
-use cgleaf_tests::frontend::{Sandbox, wait_for};
+use cgleaf_tests::frontend::{Sandbox, instrumented_programs, wait_for};
 use cgleaf_tests::scratch::wait_until;
+use cgleaf_tests::steps::Stage;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -12,14 +13,18 @@ fn pid_of(child: &Child) -> Pid {
     Pid::from_raw(child.id().cast_signed())
 }
 
-/// The sandbox's helper, stopped for as long as this lives.
+/// A process that is stopped for as long as this lives.
 struct Stopped(Pid);
 
 impl Stopped {
     fn helper(sandbox: &Sandbox) -> Self {
         let keeper = sandbox.run(["start", "--session", "keeper", "--", "sleep", "1000"]);
         keeper.expect(0);
-        let pid = Pid::from_raw(sandbox.helper_pid().expect("a helper"));
+        Self::process(sandbox.helper_pid().expect("a helper"))
+    }
+
+    fn process(pid: i32) -> Self {
+        let pid = Pid::from_raw(pid);
         kill(pid, Signal::SIGSTOP).expect("stop it");
         Self(pid)
     }
@@ -99,4 +104,55 @@ fn a_start_whose_caller_was_killed_starts_nothing() {
     drop(stopped);
     require_nothing_left(&sandbox, "late");
     assert!(!made.exists(), "the program has run");
+}
+
+/// The helper has recorded the leader already, so that it keeps the leaf; who asked has not waited for that answer.
+#[test]
+fn an_interrupt_while_the_child_is_attested_leaves_no_leaf() {
+    for command in ["run", "start"] {
+        let Some(sandbox) = Sandbox::with(instrumented_programs()) else {
+            return;
+        };
+        let mut creates = sandbox.cgleaf([command, "--session", "born", "--", "sleep", "1000"]);
+        creates.stdout(Stdio::null()).stderr(Stdio::null());
+        let never = |_| false;
+        let socket = sandbox.runtime().join("steps");
+        let mut stage = Stage::new(&socket, vec![creates], &never);
+        while stage.at(0) != Some("create:born") {
+            stage.step(0);
+        }
+        let asks = stage.pid(0).expect("it has come to a step");
+        let helper = Stopped::process(sandbox.helper_pid().expect("a helper"));
+        let child = Stopped::process(sandbox.members("born")[0]);
+        match command {
+            "run" => stage.signal(0, Signal::SIGHUP),
+            _ => stage.kill_the_caller(0),
+        }
+        stage.go(0);
+        // It has asked, was interrupted, and waits for the child to end at its closed gate.
+        wait_until("a wait for the child", || is_in_call(asks, libc::SYS_wait4));
+        drop(helper);
+        wait_until("the leader", || leader_of(&sandbox, "born").is_some());
+        drop(child);
+        wait_until("its end", || {
+            stage.look();
+            stage.ended(0).is_some()
+        });
+        wait_until("the leaf to go", || sandbox.leaves().is_empty());
+        wait_until("its record to go", || sandbox.record("born").is_none());
+    }
+}
+
+/// Whether a process waits in a system call.
+fn is_in_call(process: u32, number: i64) -> bool {
+    std::fs::read_to_string(format!("/proc/{process}/syscall"))
+        .is_ok_and(|text| text.split(' ').next() == Some(&number.to_string()))
+}
+
+/// Who leads a session, as its helper has it.
+fn leader_of(sandbox: &Sandbox, session: &str) -> Option<i64> {
+    let listed = sandbox.run(["--json", "list", "--all"]).json();
+    let sessions = listed["result"]["sessions"].as_array()?.clone();
+    let entry = sessions.iter().find(|entry| entry["session"] == session)?;
+    entry["leader"]["pid"].as_i64()
 }

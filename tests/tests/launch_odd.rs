@@ -172,14 +172,19 @@ fn a_terminal_that_goes_away_ends_what_it_was_opened_for() {
     let Some(sandbox) = Sandbox::new() else {
         return;
     };
-    for program in ["sleep 1000", "sh -c 'sleep 1000 & sleep 1000'"] {
+    for (session, program) in [
+        ("alone", "sleep 1000"),
+        ("several", "sh -c 'sleep 1000 & sleep 1000'"),
+    ] {
         let mut terminal = cgleaf_tests::terminal::Terminal::new(&sandbox);
-        terminal.type_in(&format!("exec cgleaf run --session first -- {program}\r"));
-        wait_until("the program", || !sandbox.members("first").is_empty());
+        terminal.type_in(&format!(
+            "exec cgleaf run --session {session} -- {program}\r"
+        ));
+        wait_until("the program", || !sandbox.members(session).is_empty());
         terminal.hang_up();
         wait_until("the end", || sandbox.leaves().is_empty());
         let mut gone = sandbox
-            .cgleaf(["destroy", "--if-exists", "first"])
+            .cgleaf(["destroy", "--if-exists", session])
             .spawn()
             .unwrap();
         assert!(wait_for(&mut gone).success());

@@ -34,6 +34,23 @@ impl Drop for Interest {
     }
 }
 
+/// While this lives, nothing ends a wait early: what an interruption leaves behind is to be taken back all the same.
+#[derive(Debug)]
+pub(crate) struct Regardless(Option<Rc<OwnedFd>>);
+
+impl Regardless {
+    /// From here on.
+    pub(crate) fn begin() -> Self {
+        Self(INTEREST.take())
+    }
+}
+
+impl Drop for Regardless {
+    fn drop(&mut self) {
+        INTEREST.set(self.0.take());
+    }
+}
+
 /// How a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ready {
@@ -116,6 +133,10 @@ mod tests {
         assert_eq!(wait(answer.as_fd(), deadline()).ok(), Some(Ready::Deadline));
         assert!(require().is_ok());
         drop(waiter);
+        assert!(require().is_err());
+        let regardless = Regardless::begin();
+        assert!(require().is_ok());
+        drop(regardless);
         assert!(require().is_err());
         assert!(wait(answer.as_fd(), None).is_err());
         answerer.write_all(b"x").expect("written");

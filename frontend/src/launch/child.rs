@@ -1,6 +1,7 @@
 //! A child that is enrolled and waits at its gate: born in its leaf, or moved into it by itself.
 
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use cgleaf_shared::attestation::{Attestation, Verdict, verify};
 use cgleaf_shared::cgroup::{CgroupDir, CgroupRoot, ControlFile};
@@ -10,6 +11,7 @@ use cgleaf_shared::wire::{Mode, Refusal, Reply, Request, Target};
 use nix::errno::Errno;
 
 use super::claim::Claim;
+use super::end;
 use super::gate::{ChildGate, ParentGate, Word, gate};
 use super::leaf::{self, Entry, Leaf, Made};
 use super::program::Program;
@@ -19,6 +21,7 @@ use crate::client::{Client, LeafEvents};
 use crate::error::{Code, Error, OrCode, Result};
 use crate::operations;
 use crate::records::HelperRef;
+use crate::steps;
 use crate::sys::{self, Forked, Image};
 
 /// What every child needs.
@@ -75,15 +78,24 @@ impl Nursery<'_> {
             Made::NotServed(said) => return Err(NoChild::NotServed(said)),
             Made::MoveDenied(refusal) => return Err(NoChild::MoveDenied(refusal)),
         };
-        match self.born(claim, &mut leaf)? {
-            Some((pid, gate, dir)) => Ok(attested(claim, leaf, pid, gate, &dir)?),
-            None => {
-                let target = Target::from(&leaf.attestation);
+        let (target, socket) = (Target::from(&leaf.attestation), leaf.helper.socket.clone());
+        let error = match self.born(claim, &mut leaf) {
+            Ok(Some((pid, gate, dir))) => match attested(claim, leaf, pid, gate, &dir) {
+                Ok(child) => return Ok(child),
+                Err(error) => error,
+            },
+            Ok(None) => {
                 leaf.client.call(&Request::Remove { target })?;
                 drop(leaf);
-                self.moved(claim)
+                return self.moved(claim);
             }
+            Err(error) => error,
+        };
+        // On a connection of its own: on the leaf's a reply may be due that nobody waits for any more.
+        if let Ok(client) = Client::connect(&socket) {
+            end::remove_empty(client, &target);
         }
+        Err(error.into())
     }
 
     /// A child born in the leaf; `None` where that is not to be had, which is no error.
@@ -149,29 +161,29 @@ impl Nursery<'_> {
             .and_then(|word| self.understood(word));
         let (attestation, helper) = match told {
             Ok(told) => told,
-            Err(error) => {
-                drop(parent);
-                reap(pid);
-                return Err(error);
-            }
+            Err(error) => return Err(self.never_told(claim, parent, pid, error)),
         };
         claim.set_leaf(attestation, helper.clone(), leaf::process(pid)?);
-        let mut client = Client::connect(&helper.socket)?;
-        let session = claim.record().session.clone();
-        let (reply, descriptor) = client.call_with_descriptor(&Request::Open { session })?;
-        match (reply, descriptor) {
-            (Reply::Opened(_), Some(descriptor)) => Ok(Child {
+        match opened(&helper.socket, &claim.record().session) {
+            Ok((client, events)) => Ok(Child {
                 pid,
                 gate: parent,
                 client,
-                events: LeafEvents::new(descriptor),
+                events,
             }),
-            _ => Err(Error::new(
-                Code::HelperUnreachable,
-                "the helper passes no descriptor of the leaf's events: too many are in flight; try again",
-            )
-            .into()),
+            Err(error) => Err(self.never_told(claim, parent, pid, error.into())),
         }
+    }
+
+    /// The child ends at its gate. It may have been moved all the same, unless the id was another's.
+    fn never_told(&self, claim: &Claim, gate: ParentGate, pid: Pid, why: NoChild) -> NoChild {
+        drop(gate);
+        reap(pid);
+        let is_anothers = matches!(&why, NoChild::Error(error) if error.code() == Code::Usage);
+        if matches!(why, NoChild::Error(_)) && !is_anothers {
+            end::remove_untold(self.site, &claim.record().session);
+        }
+        why
     }
 
     fn understood(&self, word: Word) -> std::result::Result<(Attestation, HelperRef), NoChild> {
@@ -240,6 +252,19 @@ fn proven(leaf: &Leaf) -> Result<Option<CgroupDir>> {
     }
 }
 
+/// A connection to the helper that has a session, and its leaf's events.
+fn opened(socket: &Path, session: &SessionId) -> Result<(Client, LeafEvents)> {
+    let mut client = Client::connect(socket)?;
+    let session = session.clone();
+    match client.call_with_descriptor(&Request::Open { session })? {
+        (Reply::Opened(_), Some(descriptor)) => Ok((client, LeafEvents::new(descriptor))),
+        _ => Err(Error::new(
+            Code::HelperUnreachable,
+            "the helper passes no descriptor of the leaf's events: too many are in flight; try again",
+        )),
+    }
+}
+
 /// The helper looks for itself whether the child is in the leaf.
 fn attested(
     claim: &mut Claim,
@@ -249,6 +274,7 @@ fn attested(
     dir: &CgroupDir,
 ) -> Result<Child> {
     let target = Target::from(&leaf.attestation);
+    steps::at("create:born");
     let answer = leaf.client.call(&Request::Attest {
         target,
         leader: pid,

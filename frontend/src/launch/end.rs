@@ -7,7 +7,8 @@ use cgleaf_shared::wire::{Reply, Request, Target};
 
 use super::Site;
 use super::claim::Claim;
-use crate::client::{Client, LeafEvents};
+use crate::client::interest::Regardless;
+use crate::client::{Client, Deadline, LeafEvents, places};
 use crate::error::{Code, Error, Result};
 use crate::ops::{self, DestroyOptions, Destroyed, Reach};
 use crate::records::{Exit, Found, Phase, Record, Store};
@@ -42,19 +43,48 @@ fn reach(record: &Record) -> Result<(Client, Target)> {
     Ok((Client::connect(&helper.socket)?, Target::from(attestation)))
 }
 
-/// Has an empty leaf removed. EBUSY right after an end is normal; what stays is swept by gc.
+/// How long a helper may take to remove a leaf: somebody waits for the program's end, or has interrupted its beginning.
+const REMOVAL: Duration = Duration::from_secs(5);
+
+/// Has an empty leaf removed, also by who is interrupted. EBUSY right after an end is normal; what stays is swept by gc.
 pub(super) fn remove_empty(mut client: Client, target: &Target) -> bool {
+    let _regardless = Regardless::begin();
+    let deadline = Deadline::after(REMOVAL);
     for wait in 0..10_u64 {
-        match client.call(&Request::Remove {
+        let request = Request::Remove {
             target: target.clone(),
-        }) {
+        };
+        match client
+            .call_full(&request, None, deadline)
+            .map(|(reply, _)| reply)
+        {
             Ok(Reply::Removed(removal)) if removal.removed => return true,
+            Ok(Reply::Refused(_)) => return false,
             Ok(_) => std::thread::sleep(Duration::from_millis(wait)),
             // It is gone already, or nobody is there to remove it.
             Err(_) => return false,
         }
     }
     false
+}
+
+/// Has the leaf removed of a session that got none as far as this process was told. Its child has ended; it may have been
+/// moved into a leaf and not have said so.
+pub(super) fn remove_untold(site: &Site<'_>, session: &SessionId) {
+    let _regardless = Regardless::begin();
+    let deadline = Deadline::after(REMOVAL);
+    let request = Request::Open {
+        session: session.clone(),
+    };
+    for (_, socket) in places(site.base, site.socket) {
+        let Ok(mut client) = Client::connect(&socket) else {
+            continue;
+        };
+        if let Ok((Reply::Opened(opened), _)) = client.call_full(&request, None, deadline) {
+            remove_empty(client, &Target::from(&opened.entry.attestation));
+            return;
+        }
+    }
 }
 
 /// Writes how the leader ended; the session goes on.
