@@ -34,6 +34,7 @@ look() { cgleaf --json list --all | sed -e 's/"timestamp":"[^"]*"//' -e 's/"crea
 before=$(look)
 [ "$(echo "$before" | grep -o '"state":"[a-z]*"' | sort | tr '\n' ' ')" = '"state":"frozen" "state":"frozen" "state":"running" "state":"running" ' ] ||
     failed "at first: $before"
+echo "CASE begun"
 for clock in '2035-06-01 12:00' '1999-06-01 12:00' '2026-06-01 12:00'; do
     date -s "$clock" >/dev/null || failed "the clock cannot be set"
     [ "$(date +%Y)" = "${clock%%-*}" ] || failed "the clock was not set"
@@ -49,6 +50,7 @@ for clock in '2035-06-01 12:00' '1999-06-01 12:00' '2026-06-01 12:00'; do
     # The sessions that have ended are gone again, the others are as before.
     [ "$(look)" = "$before" ] || failed "$clock: after a run: $before became $(look)"
 done
+echo "CASE set"
 expect 0 cgleaf thaw frozen
 kill -9 $frontend
 expect 0 cgleaf wait leased --timeout 1m
