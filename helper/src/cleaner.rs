@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use caps::{CapSet, Capability, CapsHashSet};
-use cgleaf_shared::cgroup::{CgroupDir, ControlFile, own_path, session_of_leaf_name};
+use cgleaf_shared::cgroup::{CgroupDir, ControlFile, HELPER_DIR, own_path, session_of_leaf_name};
 use cgleaf_shared::process::Pid;
 use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{ForkResult, pipe2};
 
-use crate::scope::OWN;
 use crate::sys;
 use crate::write;
 
@@ -125,7 +124,7 @@ fn remove_own(scope: &CgroupDir) -> bool {
     const TRIES: usize = 500;
     const PAUSE: Duration = Duration::from_millis(10);
     for _ in 0..TRIES {
-        match write::remove_dir(scope, OWN) {
+        match write::remove_dir(scope, HELPER_DIR) {
             Ok(()) => return true,
             Err(error) if error.errno() == Some(libc::EBUSY) => std::thread::sleep(PAUSE),
             Err(error) => return error.is_gone(),

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use cgleaf_shared::IoError;
-use cgleaf_shared::cgroup::{CgroupDir, CgroupPath, CgroupRoot, ControlFile, attributes, own_path};
+use cgleaf_shared::cgroup::{
+    CgroupDir, CgroupPath, CgroupRoot, ControlFile, HELPER_DIR, attributes, own_path,
+};
 use cgleaf_shared::id::{BootId, Nonce, Uid};
 use cgleaf_shared::process::Pid;
 use cgleaf_shared::wire::Mode;
@@ -14,9 +16,6 @@ use crate::cleaner::{self, Made};
 use crate::context::Scope;
 use crate::log;
 use crate::write;
-
-/// The helper's own cgroup, a sibling of every leaf: never inside of what it freezes.
-pub(crate) const OWN: &str = "helper";
 
 /// How often a directory that vanishes or appears meanwhile is looked for again: the helper before this one may be just being
 /// cleaned up after, and another one may be starting.
@@ -89,7 +88,7 @@ fn first(options: &Options, root: &CgroupRoot, own: &CgroupPath) -> Result<Scope
 /// (`DelegateSubgroup=helper`), or where a helper before this one was started again in place.
 fn delegated(root: &CgroupRoot, own: &CgroupPath) -> Result<CgroupDir> {
     let path = match own.parent() {
-        Some(parent) if own.name() == Some(OWN) => parent,
+        Some(parent) if own.name() == Some(HELPER_DIR) => parent,
         _ => own.clone(),
     };
     if path.is_root() {
@@ -170,13 +169,13 @@ fn marked(parent: &CgroupDir, name: &str) -> Result<Scope> {
 
 /// Moves this process into `helper/` beneath the scope directory.
 fn move_into(scope: &CgroupDir) -> Result<()> {
-    match write::make_dir(scope, OWN) {
+    match write::make_dir(scope, HELPER_DIR) {
         Err(error) if error.errno() != Some(libc::EEXIST) => {
             return Err(error).context("is the cgroup delegated to this user?");
         }
         _ => {}
     }
-    let own = scope.open_child(OWN)?;
+    let own = scope.open_child(HELPER_DIR)?;
     let pid = Pid::own();
     write::control(&own, ControlFile::Procs, &pid.to_string())?;
     // A bind mount of a subtree shows other paths than /proc does: then nothing here would be where it seems.
@@ -240,7 +239,7 @@ fn take(old: &OldScope, root: &CgroupRoot, boot: BootId) -> Result<Scope> {
 /// Two helpers of one directory would each do what the other knows nothing of. Whether there is one is what the kernel says:
 /// one that is a zombie is in no cgroup.
 fn nobody_in(scope: &CgroupDir) -> Result<()> {
-    match scope.open_child(OWN) {
+    match scope.open_child(HELPER_DIR) {
         Ok(own) if own.events()?.populated => bail!("another helper lives in {}", scope.path()),
         _ => Ok(()),
     }

@@ -2,19 +2,18 @@
 
 use cgleaf_shared::attestation::{Attestation, Foreign, Verdict, verify};
 use cgleaf_shared::cgroup::CgroupRoot;
-use cgleaf_shared::id::{BootTime, SessionId, SessionName};
+use cgleaf_shared::id::{SessionId, SessionName};
 use cgleaf_shared::process::ProcessId;
 use cgleaf_shared::wire::{Reply, Request};
-use serde_json::Map;
 
 use super::Site;
+use super::log::LogPlace;
 use super::program::new_mark;
 use super::scope;
-use crate::base::machine_id;
 use crate::client::{Client, find_all};
 use crate::error::{Code, Error, OrCode, Result};
 use crate::group::{GcVerdict, GroupIdentity, gc_judges_over};
-use crate::records::{FORMAT, Found, HelperRef, Maker, Names, Phase, Record, Store, Tier};
+use crate::records::{Found, HelperRef, Maker, Names, Phase, Record, Store, Tier};
 use crate::steps;
 use crate::trace::{self, Field, Role};
 
@@ -46,12 +45,27 @@ impl Claim {
     /// USAGE: the id was used before, or the name is that of a living session. STORAGE: the claim cannot be written, and
     /// no helper of a root mode keeps the session instead.
     pub(super) fn make(site: &Site<'_>, identity: &Identity, tier: Tier) -> Result<Self> {
+        Self::with_log(site, identity, tier, None)
+    }
+
+    /// The same for a program whose output goes to a file: the record names it before it is made, so that a log without a
+    /// record is nobody's.
+    ///
+    /// # Errors
+    /// As [`Self::make`].
+    pub(super) fn with_log(
+        site: &Site<'_>,
+        identity: &Identity,
+        tier: Tier,
+        log: Option<&LogPlace>,
+    ) -> Result<Self> {
         let session = match (&identity.session, scope::entered_for()) {
             (Some(session), _) => session.clone(),
             (None, Some(session)) => session,
             (None, None) => SessionId::generate()?,
         };
-        let record = new_record(session, identity.name.clone(), tier)?;
+        let mut record = Record::intent(session, identity.name.clone(), tier)?;
+        record.mark = Some(new_mark()?);
         let mut claim = Self {
             store: None,
             names: None,
@@ -60,7 +74,7 @@ impl Claim {
             kept: false,
         };
         let started = trace::started();
-        let claimed = claim.claim_id(site, identity.session.is_some());
+        let claimed = claim.claim_id(site, identity.session.is_some(), log);
         trace::event(
             Role::Create,
             "Claim",
@@ -84,8 +98,12 @@ impl Claim {
         Ok(claim)
     }
 
-    fn claim_id(&mut self, site: &Site<'_>, chosen: bool) -> Result<()> {
+    fn claim_id(&mut self, site: &Site<'_>, chosen: bool, log: Option<&LogPlace>) -> Result<()> {
         let store = Store::open(site.base)?;
+        self.record.log = log.map(|place| match place {
+            LogPlace::Named(path) => path.clone(),
+            LogPlace::BesideTheRecord => store.log_of(&self.record.session),
+        });
         let session = &self.record.session;
         if chosen && let Ok(as_name) = session.as_str().parse::<SessionName>() {
             let names = Names::open(site.base)?;
@@ -288,28 +306,6 @@ impl Drop for Claim {
             trace::event(Role::Create, "GiveUp", started, &[]);
         }
     }
-}
-
-fn new_record(session: SessionId, name: Option<SessionName>, tier: Tier) -> Result<Record> {
-    Ok(Record {
-        format: FORMAT,
-        session,
-        name,
-        phase: Phase::Intent,
-        tier,
-        maker: Maker::this_process()?,
-        created: BootTime::now(),
-        machine_id: machine_id().to_owned(),
-        leader: None,
-        attestation: None,
-        helper: None,
-        group: None,
-        mark: Some(new_mark()?),
-        log: None,
-        exit: None,
-        strays: Vec::new(),
-        unknown: Map::new(),
-    })
 }
 
 /// Whether a helper answers that serves as root, with the record optional.

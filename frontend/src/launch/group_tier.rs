@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use super::claim::Claim;
 use super::exec::restore_signals;
 use super::failure::Failure;
-use super::log::Log;
+use super::log::{Log, LogPlace};
 use super::program::{Program, cannot_execute};
 use super::run::{Leftovers, RunOptions, TIMED_OUT};
 use super::signals::{self, Signals};
@@ -129,9 +129,9 @@ pub(super) fn start(
     log: Option<&Path>,
 ) -> std::result::Result<Record, Failure> {
     refuse_parent(plan)?;
-    let mut claim = Claim::make(site, &plan.identity, Tier::Group)?;
-    let mut log = Log::open(&claim, log)?;
-    claim.record_mut().log = Some(log.path().to_path_buf());
+    let place = LogPlace::new(log)?;
+    let mut claim = Claim::with_log(site, &plan.identity, Tier::Group, Some(&place))?;
+    let mut log = Log::open(&claim, &place)?;
     let null = File::open("/dev/null").or_code(Code::Internal)?;
     let beneath = LaunchOptions {
         mark: claim.record().mark.clone().unwrap_or_default(),

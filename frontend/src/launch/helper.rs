@@ -9,7 +9,7 @@ use cgleaf_shared::wire::{Created, NewSession, Refusal, RefusalCode, Reply, Requ
 
 use super::Site;
 use super::start_helper::{self, Way};
-use crate::client::{Client, Deadline, interest, places, refused};
+use crate::client::{Client, Deadline, Unreachable, interest, places, refused};
 use crate::error::{Code, Error, Result};
 
 /// What a helper answered.
@@ -38,6 +38,8 @@ pub(super) enum Asked {
 const MOST_STARTS: u32 = 3;
 /// How long to wait before looking again for a helper that is just ending, or just beginning.
 const PAUSE: Duration = Duration::from_millis(5);
+/// How long a helper that has its lock may be without a socket: it binds that right after, on a loaded machine too.
+const BINDING: Duration = Duration::from_secs(3);
 
 /// Asks the helpers in their order for something that begins a session.
 ///
@@ -51,6 +53,7 @@ pub(super) fn ask(site: &Site<'_>, request: &Request) -> Result<Asked> {
         deadline: Deadline::after(Deadline::REQUEST),
         said: Vec::new(),
         refused_at: Vec::new(),
+        locked: None,
     }
     .run()
 }
@@ -110,15 +113,17 @@ pub(crate) fn start_own(site: &Site<'_>) -> Result<Client> {
         deadline: Deadline::after(Deadline::REQUEST),
         said: Vec::new(),
         refused_at: Vec::new(),
+        locked: None,
     };
     while let Some(way) = search.way_to_start() {
+        search.said.clear();
         let attempt = match Client::connect(&way.socket(site.base)) {
             Ok(client) => search.attempt(client)?,
             Err(_) => search.ask_a_new_one(&way)?,
         };
         match attempt {
             Attempt::Done(Asked::Answered(answered)) => return Ok(answered.client),
-            Attempt::Again => search.pause()?,
+            Attempt::Again | Attempt::Locked => search.pause()?,
             Attempt::Done(_) | Attempt::NotServed => break,
         }
     }
@@ -137,6 +142,8 @@ struct Search<'a> {
     said: Vec<String>,
     /// The sockets whose helpers do not serve this place.
     refused_at: Vec<PathBuf>,
+    /// Until when a helper that has its lock may be without a socket.
+    locked: Option<Deadline>,
 }
 
 enum Attempt {
@@ -144,16 +151,18 @@ enum Attempt {
     NotServed,
     /// The helper was just ending: look again.
     Again,
+    /// Another one has the place, and may be just beginning: look again.
+    Locked,
 }
 
 impl Search<'_> {
     fn run(mut self) -> Result<Asked> {
-        let mut starts = 0;
+        let mut starts = 1;
         loop {
             self.said.clear();
             match self.ask_those_there_are()? {
                 Attempt::Done(asked) => return Ok(asked),
-                Attempt::Again => {
+                Attempt::Again | Attempt::Locked => {
                     self.pause()?;
                     continue;
                 }
@@ -162,10 +171,13 @@ impl Search<'_> {
             let Some(way) = self.way_to_start() else {
                 return Ok(Asked::NotServed(self.said));
             };
-            starts += 1;
             match self.ask_a_new_one(&way)? {
                 Attempt::Done(asked) => return Ok(asked),
-                Attempt::Again if starts < MOST_STARTS => self.pause()?,
+                Attempt::Locked => self.pause()?,
+                Attempt::Again if starts < MOST_STARTS => {
+                    starts += 1;
+                    self.pause()?;
+                }
                 Attempt::Again | Attempt::NotServed => return Ok(Asked::NotServed(self.said)),
             }
         }
@@ -195,7 +207,7 @@ impl Search<'_> {
                 Err(error) => self.said.push(error.message().to_owned()),
                 Ok(client) => match self.attempt(client)? {
                     Attempt::NotServed => self.refused_at.push(socket),
-                    Attempt::Again => answer = Attempt::Again,
+                    again @ (Attempt::Again | Attempt::Locked) => answer = again,
                     done @ Attempt::Done(_) => return Ok(done),
                 },
             }
@@ -238,9 +250,11 @@ impl Search<'_> {
                     return self.ask_a_new_one(&way.without_oom_policy());
                 }
                 self.said.push(format!("{}: {words}", way.shown()));
+                if words.mentions(start_helper::ANOTHER_HAS_IT) {
+                    return self.locked(&way.socket(self.site.base));
+                }
                 // Without a word it was killed: that says nothing of the next.
-                let again = words.is_empty() || words.mentions(start_helper::ANOTHER_HAS_IT);
-                Ok(if again {
+                Ok(if words.is_empty() {
                     Attempt::Again
                 } else {
                     Attempt::NotServed
@@ -248,6 +262,19 @@ impl Search<'_> {
             }
             other => Ok(other),
         }
+    }
+
+    /// Another helper has the lock. One that has no socket for long has lost it, and nobody will ever reach it: it is ended, so
+    /// that the next takes its sessions over.
+    fn locked(&mut self, socket: &Path) -> Result<Attempt> {
+        let locked = *self.locked.get_or_insert(Deadline::after(BINDING));
+        if locked.left().is_none() {
+            self.locked = None;
+            if let Some(Err(why)) = Unreachable::find(socket).map(|one| one.end()) {
+                return Err(Error::new(Code::HelperUnreachable, why));
+            }
+        }
+        Ok(Attempt::Locked)
     }
 
     fn attempt(&mut self, mut client: Client) -> Result<Attempt> {

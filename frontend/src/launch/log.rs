@@ -16,25 +16,45 @@ pub(super) struct Log {
     made: bool,
 }
 
+/// Where a log is to be.
+#[derive(Debug)]
+pub(super) enum LogPlace {
+    /// In a file that was named.
+    Named(PathBuf),
+    /// Beside the session's record, and gone with it.
+    BesideTheRecord,
+}
+
+impl LogPlace {
+    /// # Errors
+    /// USAGE: the name is none.
+    pub(super) fn new(named: Option<&Path>) -> Result<Self> {
+        Ok(match named {
+            Some(path) => Self::Named(std::path::absolute(path).or_code(Code::Usage)?),
+            None => Self::BesideTheRecord,
+        })
+    }
+}
+
 impl Log {
-    /// Opens it: the one that was named, or one beside the record.
+    /// Opens the one that the claim names.
     ///
     /// # Errors
-    /// STORAGE; USAGE.
-    pub(super) fn open(claim: &Claim, named: Option<&Path>) -> Result<Self> {
-        let path = match (named, claim.store()) {
-            (Some(path), _) => std::path::absolute(path).or_code(Code::Usage)?,
-            (None, Some(store)) => store
-                .dir()
-                .path()
-                .join(format!("{}.log", claim.record().session)),
-            (None, None) => {
+    /// STORAGE.
+    pub(super) fn open(claim: &Claim, place: &LogPlace) -> Result<Self> {
+        let path = match (place, &claim.record().log) {
+            (LogPlace::Named(path), _) => path.clone(),
+            (LogPlace::BesideTheRecord, Some(path)) if claim.store().is_some() => path.clone(),
+            (LogPlace::BesideTheRecord, _) => {
                 let why = "there is no place for the log: name one with --log";
                 return Err(Error::new(Code::Storage, why));
             }
         };
         let made = !path.exists();
-        let mode = if named.is_some() { 0o666 } else { 0o600 };
+        let mode = match place {
+            LogPlace::Named(_) => 0o666,
+            LogPlace::BesideTheRecord => 0o600,
+        };
         let file = OpenOptions::new()
             .append(true)
             .create(true)
@@ -49,11 +69,6 @@ impl Log {
             })
             .map_err(|error| error.while_doing(format_args!("open the log {}", path.display())))?;
         Ok(Self { path, file, made })
-    }
-
-    /// Where it is.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// The program was executed: it stays.

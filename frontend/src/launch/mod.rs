@@ -42,3 +42,4 @@ pub use program::{MARK_VARIABLE, Program, SESSION_VARIABLE};
 pub use run::{Leftovers, RunOptions, TIMED_OUT, run};
 pub use start::start;
 pub use start_helper::this_program_can_serve;
+pub(crate) use take_over::is_stranded;

@@ -15,7 +15,7 @@ use super::end;
 use super::failure::Failure;
 use super::gate::Outcome;
 use super::leaf;
-use super::log::Log;
+use super::log::{Log, LogPlace};
 use super::message;
 use super::program::{Program, cannot_execute};
 use super::signals::Signals;
@@ -152,9 +152,9 @@ fn started(
 ) -> std::result::Result<Started, NotStarted> {
     let parent = leaf::parent(site, plan.parent.as_deref())?;
     let signals = Signals::take()?;
-    let mut claim = Claim::make(site, &plan.identity, Tier::Cgroup)?;
-    let mut log = Log::open(&claim, log)?;
-    claim.record_mut().log = Some(log.path().to_path_buf());
+    let place = LogPlace::new(log)?;
+    let mut claim = Claim::with_log(site, &plan.identity, Tier::Cgroup, Some(&place))?;
+    let mut log = Log::open(&claim, &place)?;
     let null = File::open("/dev/null").or_code(Code::Internal)?;
     let prepare = || {
         let _ = nix::unistd::setsid();

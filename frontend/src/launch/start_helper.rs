@@ -26,6 +26,15 @@ use crate::sys::Image;
 /// What a helper that lost the race for the socket says.
 pub(super) const ANOTHER_HAS_IT: &str = "another helper has";
 
+/// What our transient scopes are called: this, something random, and the suffix.
+const SCOPE_PREFIX: &str = "cgleaf-helper-";
+const SCOPE_SUFFIX: &str = ".scope";
+
+/// Whether that is the name of a scope that a helper was started in.
+pub(super) fn is_scope_unit(name: &str) -> bool {
+    name.starts_with(SCOPE_PREFIX) && name.ends_with(SCOPE_SUFFIX)
+}
+
 const PATH_OF_TOOLS: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// How a helper is started.
@@ -175,7 +184,7 @@ impl Way {
         if *oom_policy {
             words.push("--property=OOMPolicy=continue".into());
         }
-        words.push(format!("--unit=cgleaf-helper-{}.scope", &random[..12]).into());
+        words.push(format!("--unit={SCOPE_PREFIX}{}{SCOPE_SUFFIX}", &random[..12]).into());
         words.push("--".into());
         Ok(words)
     }
@@ -324,8 +333,14 @@ fn helper_arguments(site: &Site<'_>, way: &Way, socket: &Path, private: bool) ->
     if private {
         words.push("--private".into());
     }
-    for old in take_over::scopes(site.base, socket) {
-        words.extend(["--take-over".into(), old.into()]);
+    let mut old = take_over::scopes(site.base, socket);
+    if matches!(way, Way::Scope { .. }) && !private {
+        old.extend(take_over::stranded());
+    }
+    old.sort_unstable();
+    old.dedup();
+    for scope in old {
+        words.extend(["--take-over".into(), scope.into()]);
     }
     #[cfg(feature = "trace")]
     if let Some(path) = crate::trace::path() {

@@ -1,12 +1,16 @@
-//! The scope directories of helpers that are gone, as records name them: a new helper takes them over (DESIGN 3.2).
+//! The scope directories of helpers that are gone: a new helper takes them over (DESIGN 3.2). Records name them; one whose
+//! records are lost or damaged is found where the service manager puts our scopes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use cgleaf_shared::attestation::{Attestation, Verdict, verify};
-use cgleaf_shared::cgroup::CgroupRoot;
-use cgleaf_shared::id::BootId;
+use cgleaf_shared::cgroup::{
+    CgroupDir, CgroupPath, CgroupRoot, HELPER_DIR, leaf_name, own_path, session_of_leaf_name,
+};
+use cgleaf_shared::id::{BootId, CgroupId, SessionId, Uid};
 
+use super::start_helper::is_scope_unit;
 use crate::base::Base;
 use crate::client::Client;
 use crate::records::{Found, Record, Store};
@@ -40,10 +44,83 @@ fn old_scope(record: &Record, boot: Option<BootId>, socket: &Path) -> Option<Str
     if helper.socket != socket && Client::connect(&helper.socket).is_ok() {
         return None;
     }
-    Some(format!(
-        "{}:{}:{}:{}",
-        attestation.boot_id, scope.root_id, scope.id, scope.path
+    Some(written(
+        attestation.boot_id,
+        scope.root_id,
+        scope.id,
+        &scope.path,
     ))
+}
+
+fn written(boot: BootId, root: CgroupId, id: CgroupId, path: &CgroupPath) -> String {
+    format!("{boot}:{root}:{id}:{path}")
+}
+
+/// The same for the scopes in which a helper of this user's manager has left sessions and lives no more, whatever the records
+/// say. Nobody but this user can have made a cgroup there, and the helper looks at each leaf's owner for itself.
+pub(super) fn stranded() -> Vec<String> {
+    let (Ok(root), Ok(boot)) = (CgroupRoot::open(), BootId::current()) else {
+        return Vec::new();
+    };
+    let scopes = stranded_scopes(&root);
+    scopes
+        .iter()
+        .filter_map(|dir| Some(written(boot, root.id(), dir.id().ok()?, dir.path())))
+        .collect()
+}
+
+/// Whether such a scope has a directory with the name of that session's leaf.
+pub(crate) fn is_stranded(session: &SessionId, root: &CgroupRoot) -> bool {
+    let name = leaf_name(session);
+    let scopes = stranded_scopes(root);
+    scopes.iter().any(|scope| scope.open_child(&name).is_ok())
+}
+
+fn stranded_scopes(root: &CgroupRoot) -> Vec<CgroupDir> {
+    let parents = parents_of_scopes().into_iter();
+    parents
+        .filter_map(|path| scopes_beneath(root, &path))
+        .flatten()
+        .collect()
+}
+
+/// Where the manager that [`super::start_helper::Way::Scope`] asks makes scopes.
+fn parents_of_scopes() -> Vec<CgroupPath> {
+    let uid = Uid::effective();
+    if uid == Uid::ROOT {
+        return CgroupPath::parse("/system.slice").into_iter().collect();
+    }
+    let slice = format!("user-{uid}.slice");
+    // A manager in a container has its slices beneath a cgroup of the container's.
+    let own = own_path().ok();
+    let ours = own.and_then(|own| own.ancestors().find(|path| path.name() == Some(&slice)));
+    let usual = CgroupPath::parse(&format!("/user.slice/{slice}")).ok();
+    let manager = format!("user@{uid}.service");
+    let Some(manager) = ours.or(usual).and_then(|slice| slice.child(&manager).ok()) else {
+        return Vec::new();
+    };
+    let apps = manager.child("app.slice").ok();
+    apps.into_iter().chain([manager]).collect()
+}
+
+fn scopes_beneath(root: &CgroupRoot, parent: &CgroupPath) -> Option<Vec<CgroupDir>> {
+    let parent = root.open_path(parent).ok()?;
+    let names = parent.children().ok()?;
+    let ours = names.iter().filter(|name| is_scope_unit(name));
+    let dirs = ours.filter_map(|name| parent.open_child(name).ok());
+    Some(dirs.filter(has_lost_its_helper).collect())
+}
+
+fn has_lost_its_helper(scope: &CgroupDir) -> bool {
+    let serves = scope
+        .open_child(HELPER_DIR)
+        .and_then(|helper| helper.events())
+        .is_ok_and(|events| events.populated);
+    let names = scope.children().unwrap_or_default();
+    !serves
+        && names
+            .iter()
+            .any(|name| session_of_leaf_name(name).is_some())
 }
 
 /// Whether nothing is left of a session that is over: a frontend or helper that was killed at the end may have left the

@@ -28,6 +28,8 @@ pub struct Gc {
     pub names: Vec<SessionName>,
     /// The tombstones that had lain long enough.
     pub tombstones: Vec<SessionId>,
+    /// The sessions whose logs lay there without a record.
+    pub logs: Vec<SessionId>,
     /// How many unfinished files there were.
     pub temporaries: usize,
     /// What stood in the way.
@@ -89,6 +91,7 @@ pub fn gc(reach: &Reach, dry_run: bool) -> Result<Gc> {
             done.names.push(name);
         }
     }
+    take_logs(reach, store, dry_run, &mut done)?;
     lift_tombstones(reach, store, dry_run, &mut done)?;
     for dir in [store.dir(), names.dir()] {
         done.temporaries += sweep(dir, dry_run)?;
@@ -275,13 +278,13 @@ fn still_stands(store: &Store, judged: &Record) -> bool {
 
 fn forget(reach: &Reach, store: &Store, record: &Record) -> Result<()> {
     let id = &record.session;
+    remove_log(store, record)?;
     store.forget(id)?;
     if let Some(name) = &record.name
         && let Ok(names) = reach.names()
     {
         names.release(name, id)?;
     }
-    remove_log(store, record)?;
     // Its maker is dead, so that nobody is left whom the tombstone would have to stop.
     if record.phase == Phase::Destroyed && !record.maker.may_live() {
         store.lift_tombstone(id)?;
@@ -294,13 +297,35 @@ fn remove_log(store: &Store, record: &Record) -> Result<()> {
     let Some(log) = &record.log else {
         return Ok(());
     };
-    let beside = log.parent() == Some(store.dir().path());
-    match log.file_name().and_then(|name| name.to_str()) {
-        Some(name) if beside && name == format!("{}.log", record.session) => {
-            store.dir().remove(name).or_code(Code::Storage)
-        }
-        _ => Ok(()),
+    if *log == store.log_of(&record.session) {
+        store.remove_log(&record.session)?;
     }
+    Ok(())
+}
+
+/// A log is named by a record before it is made, so that one without a record is nobody's: the record was lost.
+fn take_logs(reach: &Reach, store: &Store, dry_run: bool, done: &mut Gc) -> Result<()> {
+    for id in store.logs()? {
+        // With its record its log goes too.
+        let has_owner = done.removed.contains(&id) || reach.by_id(&id)?.is_some();
+        if has_owner || (!dry_run && !take_log(store, &id)?) {
+            continue;
+        }
+        done.logs.push(id);
+    }
+    Ok(())
+}
+
+/// The id is claimed for that, so that nobody begins to use it meanwhile. `false` if somebody has.
+fn take_log(store: &Store, id: &SessionId) -> Result<bool> {
+    match store.claim(&Record::intent(id.clone(), None, Tier::Cgroup)?) {
+        Ok(()) => {}
+        Err(error) if error.code() == Code::Usage => return Ok(false),
+        Err(error) => return Err(error),
+    }
+    store.remove_log(id)?;
+    store.forget(id)?;
+    Ok(true)
 }
 
 fn lift_tombstones(reach: &Reach, store: &Store, dry_run: bool, done: &mut Gc) -> Result<()> {

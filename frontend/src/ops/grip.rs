@@ -13,6 +13,7 @@ use super::session::Session;
 use super::state::{LeafSeen, Look, leader_outside};
 use crate::client::{Client, Deadline, LeafEvents, WaitEnd};
 use crate::error::{Code, Error, OrCode, Result};
+use crate::launch;
 use crate::records::{Phase, Tier};
 use crate::trace::Role;
 
@@ -95,9 +96,10 @@ impl Reach {
                 .is_ok_and(|root| root.open_path(&stated.leaf_path).is_ok())
         });
         recorded
-            || self
-                .scope_dir()
-                .is_some_and(|scope| scope.join(leaf_name(id)).is_dir())
+            || match self.scope_dir() {
+                Some(scope) => scope.join(leaf_name(id)).is_dir(),
+                None => self.root().is_ok_and(|root| launch::is_stranded(id, root)),
+            }
     }
 
     fn hold_of(&self, session: &Session, leaf: HelpersLeaf, role: Role) -> Result<Option<Grip>> {

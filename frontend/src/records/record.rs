@@ -8,6 +8,9 @@ use cgleaf_shared::process::{Pid, ProcessId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::base::machine_id;
+use crate::error::Result;
+
 /// The format that this version writes. A record with a higher one is shown and never rewritten.
 pub const FORMAT: u32 = 1;
 
@@ -203,6 +206,34 @@ pub struct Record {
     /// Fields of a later version, which survive a rewrite.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
+}
+
+impl Record {
+    /// The claim of an id by this process, before anything else is known.
+    ///
+    /// # Errors
+    /// INTERNAL if /proc does not tell who this process is.
+    pub fn intent(session: SessionId, name: Option<SessionName>, tier: Tier) -> Result<Self> {
+        Ok(Self {
+            format: FORMAT,
+            session,
+            name,
+            phase: Phase::Intent,
+            tier,
+            maker: Maker::this_process()?,
+            created: BootTime::now(),
+            machine_id: machine_id().to_owned(),
+            leader: None,
+            attestation: None,
+            helper: None,
+            group: None,
+            mark: None,
+            log: None,
+            exit: None,
+            strays: Vec::new(),
+            unknown: Map::new(),
+        })
+    }
 }
 
 #[cfg(test)]

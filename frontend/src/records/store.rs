@@ -10,6 +10,7 @@ use crate::private_dir::{Content, PrivateDir};
 
 const RECORD: &str = ".json";
 const TOMBSTONE: &str = ".tomb";
+const LOG: &str = ".log";
 
 /// What stands where a session's record should be.
 #[derive(Debug)]
@@ -207,6 +208,33 @@ impl Store {
     pub fn lift_tombstone(&self, session: &SessionId) -> Result<()> {
         self.dir
             .remove(&format!("{session}{TOMBSTONE}"))
+            .or_code(Code::Storage)
+    }
+
+    /// Where the log of a session is, if cgleaf chose the place.
+    pub fn log_of(&self, session: &SessionId) -> std::path::PathBuf {
+        self.dir.path().join(format!("{session}{LOG}"))
+    }
+
+    /// The ids for which a log lies there.
+    ///
+    /// # Errors
+    /// STORAGE.
+    pub fn logs(&self) -> Result<Vec<SessionId>> {
+        let names = self.dir.names().or_code(Code::Storage)?;
+        Ok(names
+            .iter()
+            .filter_map(|name| name.strip_suffix(LOG)?.parse().ok())
+            .collect())
+    }
+
+    /// Removes the log of a session whose place cgleaf chose.
+    ///
+    /// # Errors
+    /// STORAGE.
+    pub fn remove_log(&self, session: &SessionId) -> Result<()> {
+        self.dir
+            .remove(&format!("{session}{LOG}"))
             .or_code(Code::Storage)
     }
 

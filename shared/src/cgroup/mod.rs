@@ -44,6 +44,9 @@ pub mod attributes {
 /// `CGROUP2_SUPER_MAGIC` of include/uapi/linux/magic.h, what fstatfs(2) says of a cgroup2 directory.
 pub const CGROUP2_SUPER_MAGIC: i64 = 0x6367_7270;
 
+/// What the cgroup is called that a helper moves itself into, beneath its scope directory: a sibling of every leaf.
+pub const HELPER_DIR: &str = "helper";
+
 /// What a leaf's directory is called: `cgleaf-<id>.leaf`. No id can collide with a control file, a unit or `helper`.
 pub fn leaf_name(session: &crate::id::SessionId) -> String {
     format!("{LEAF_PREFIX}{session}{LEAF_SUFFIX}")

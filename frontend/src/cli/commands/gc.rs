@@ -25,6 +25,7 @@ pub(super) fn run(context: &Context, arguments: &args::Gc) -> Result<u8> {
         "dry_run": arguments.dry_run,
         "removed": done.removed,
         "kept": kept,
+        "logs": done.logs,
         "names": done.names,
         "tombstones": done.tombstones,
         "temporary_files": done.temporaries,
@@ -49,6 +50,12 @@ fn text(done: &Gc, dry_run: bool, out: &mut dyn Write) -> std::io::Result<()> {
     }
     for name in &done.names {
         writeln!(out, "{verb} the name {name}, which nobody has")?;
+    }
+    for session in &done.logs {
+        writeln!(
+            out,
+            "{verb} the log of {session}, of which there is no record"
+        )?;
     }
     for tombstone in &done.tombstones {
         writeln!(out, "{verb} the tombstone of {tombstone}")?;

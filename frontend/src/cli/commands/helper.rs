@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::args::HelperAction;
 use super::super::context::Context;
 use super::super::table::Table;
-use crate::client::{Client, Looked};
+use crate::client::{Client, Looked, Unreachable};
 use crate::error::{Code, Error, Result};
 
 /// Is the helper, where none is installed.
@@ -91,9 +91,9 @@ fn status(context: &Context) -> Result<u8> {
     Ok(0)
 }
 
-/// Ends each helper that has no session. That none runs is fine.
+/// Ends each helper that has no session, and one that has lost its socket. That none runs is fine.
 fn stop(context: &Context) -> Result<u8> {
-    let (clients, _) = context.reach().helpers();
+    let (clients, looked) = context.reach().helpers();
     let mut stopped = Vec::new();
     let mut refused = None;
     for mut client in clients {
@@ -101,6 +101,15 @@ fn stop(context: &Context) -> Result<u8> {
             Ok(Reply::Stopping) => stopped.push(client.path().to_path_buf()),
             Ok(_) => {}
             Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    for lost in looked
+        .iter()
+        .filter_map(|one| Unreachable::find(&one.socket))
+    {
+        match lost.end() {
+            Ok(()) => stopped.push(lost.socket().to_path_buf()),
+            Err(why) => refused = refused.or(Some(Error::new(Code::HelperUnreachable, why))),
         }
     }
     match refused {
