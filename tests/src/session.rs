@@ -95,14 +95,18 @@ impl Sandbox {
     }
 
     fn in_background(&self, session: &str, mut command: std::process::Command) -> Background {
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        // A file: what the program says there is nobody's to read while it runs.
+        let errors = self.runtime().join(format!("{session}.stderr"));
+        let file = std::fs::File::create(&errors).expect("make a file");
+        command.stdout(Stdio::null()).stderr(file);
         let mut background = Background {
             child: command.spawn().expect("start cgleaf exec"),
         };
         wait_until(&format!("session {session}"), || {
             assert!(
                 background.lives() || self.record(session).is_some(),
-                "cgleaf exec of {session} ended early"
+                "cgleaf exec of {session} ended early: {}",
+                std::fs::read_to_string(&errors).unwrap_or_default()
             );
             self.record(session)
                 .is_some_and(|record| record["phase"] == "running")

@@ -269,3 +269,89 @@ fn a_process_of_the_host_is_refused() {
     };
     assert_eq!((seen(0), seen(USER)), (Some(1), Some(0)));
 }
+
+/// What a frontend in a container is sent is a file that tells of its own leaf, open for reading; no directory, so that nothing
+/// can be opened from it, and nothing else of the machine's cgroup tree.
+#[test]
+fn what_is_received_opens_no_path_of_the_host() {
+    require!(Cgroup2, Downloads, Cc);
+    let Some(node) = Node::start() else { return };
+    for options in [&[][..], &[HOST_CGROUPS]] {
+        let container = node.container(options);
+        for uid in [0, USER] {
+            let session = format!("r{uid}");
+            let words = [
+                "cgleaf",
+                "run",
+                "--session",
+                &session,
+                "--",
+                "sleep",
+                "3600",
+            ];
+            finish(container.command(uid, &["--detach"], &words)).expect(0);
+            let leaf = container.cgroup.join(format!("cgleaf-{session}.leaf"));
+            let program = || pids(&leaf).into_iter().find(|pid| comm(*pid) == "sleep");
+            wait_until("the program", || program().is_some());
+            let frontend = pids(&container.cgroup)
+                .into_iter()
+                .find(|pid| comm(*pid) == "cgleaf")
+                .expect("the frontend");
+            let of_cgroups = cgroup_descriptors(frontend);
+            assert_eq!(of_cgroups.len(), 1, "{of_cgroups:?}");
+            let (number, file) = &of_cgroups[0];
+            assert!(file.ends_with("/cgroup.events"), "{file}");
+            let info = fs::read_to_string(format!("/proc/{frontend}/fdinfo/{number}"));
+            let info = info.expect("read what is known of it");
+            let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+            let flags = i32::from_str_radix(flags.expect("flags").trim(), 8).expect("octal");
+            assert_eq!(flags & libc::O_ACCMODE, libc::O_RDONLY, "{info}");
+            let inside = inside(frontend);
+            let it = format!("/proc/{inside}/fd/{number}");
+            let read = container.run(uid, &["cat", &it]);
+            assert!(read.expect(0).contains("populated 1"), "{read:?}");
+            for script in [
+                format!("cat {it}/../cgroup.procs"),
+                format!("cat {it}/cgroup.procs"),
+                format!("cd {it}"),
+                format!("cd -P {it}/.."),
+                format!("echo 1 >{it}"),
+            ] {
+                let refused = container.run(uid, &["sh", "-c", &script]);
+                assert_ne!(refused.code(), 0, "uid {uid}, {script}: {refused:?}");
+            }
+            container.json(uid, &["destroy", &session]);
+        }
+    }
+}
+
+fn pids(cgroup: &std::path::Path) -> Vec<i32> {
+    let text = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+fn comm(pid: i32) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// The number by which its own pid namespace knows a process.
+fn inside(pid: i32) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("read the status");
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let last = numbers.and_then(|line| line.split_whitespace().last());
+    last.expect("NSpid").to_owned()
+}
+
+/// A process's descriptors of cgroup files and directories, with their paths.
+fn cgroup_descriptors(pid: i32) -> Vec<(String, String)> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).expect("list the descriptors");
+    let all = entries.map(|entry| entry.expect("an entry").path());
+    all.filter_map(|path| {
+        let number = path.file_name()?.to_str()?.to_owned();
+        let target = fs::read_link(&path).ok()?.display().to_string();
+        let kind = nix::sys::statfs::statfs(&path).ok()?.filesystem_type();
+        (kind == nix::sys::statfs::CGROUP2_SUPER_MAGIC).then_some((number, target))
+    })
+    .collect()
+}
