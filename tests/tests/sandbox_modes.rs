@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use cgleaf_shared::wire::Welcome;
 use cgleaf_tests::frontend::finish;
 use cgleaf_tests::helper::{Lair, Unit};
-use cgleaf_tests::lab::Guest;
+use cgleaf_tests::lab::{Guest, GuestOptions};
+use cgleaf_tests::packaging::folder;
+use cgleaf_tests::require;
 use cgleaf_tests::scratch::Scratch;
 
 /// The security lines of a `status` file.
@@ -109,20 +111,49 @@ fn in_the_root_modes() {
     }
 }
 
+/// Runs a program, and shows what the kernel says of the helper that kept it, after the mode that this tells.
+const STATUS: &str = "/cgleaf/cgleaf run --quiet -- true && said=$(/cgleaf/cgleaf helper status --json) && \
+     echo \"$said\" | grep -o '\"mode\":\"[a-z-]*\"' && cat /proc/$(echo \"$said\" | sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/')/status";
+
 /// Under a real systemd, where the helper is in a transient scope: the user's and root's.
 #[test]
 fn in_a_scope_of_systemds() {
     let Some(guest) = Guest::shared() else { return };
-    let script = "/cgleaf/cgleaf run --quiet -- true && \
-                  pid=$(/cgleaf/cgleaf helper status --json | sed -n 's/.*\"pid\":\\([0-9]*\\).*/\\1/p') && cat /proc/$pid/status";
     for root in [false, true] {
-        let words = ["sh", "-c", script];
+        let words = ["sh", "-c", STATUS];
         let answer = finish(if root {
             guest.root(words)
         } else {
             guest.user(words)
         });
-        assert!(answer.stdout.contains("Seccomp:"), "{answer:?}");
+        assert!(answer.stdout.contains("\"mode\":\"scope\""), "{answer:?}");
         assert_locked(&answer.stdout, root);
     }
+}
+
+/// And where systemd starts it by a unit of ours: the user's own, and the system's for one user.
+#[test]
+fn in_a_service_of_systemds() {
+    require!(Systemd, Cc);
+    let options = GuestOptions::new().bind(folder().join("systemd"), "/units");
+    let guest = Guest::up(&options).expect("boot a guest");
+    let install = "mkdir -p /usr/libexec /etc/systemd/user; cp /cgleaf/cgleaf-helper /usr/libexec/
+        cp /units/user/* /etc/systemd/user/; cp /units/system/* /etc/systemd/system/; systemctl daemon-reload";
+    finish(guest.root(["sh", "-ec", install])).expect(0);
+    let script = |begin: &str| format!("{begin}; {STATUS}");
+    let begin = "systemctl --user daemon-reload; systemctl --user start cgleaf-helper.socket";
+    let own = finish(guest.user(["sh", "-c", &script(begin)]));
+    assert!(own.stdout.contains("\"mode\":\"user-service\""), "{own:?}");
+    assert_locked(&own.stdout, false);
+    finish(guest.root(["systemctl", "start", "cgleaf-helper@1000.socket"])).expect(0);
+    let systems = finish(guest.user([
+        "sh",
+        "-c",
+        &script("systemctl --user stop cgleaf-helper.socket cgleaf-helper.service"),
+    ]));
+    assert!(
+        systems.stdout.contains("\"mode\":\"system-service\""),
+        "{systems:?}"
+    );
+    assert_locked(&systems.stdout, true);
 }
