@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use cgleaf_tests::lab::User;
-use cgleaf_tests::packaging::{Installed, STATUS, debs, done, folder, have, said};
+use cgleaf_tests::lab::{GuestOptions, User};
+use cgleaf_tests::packaging::{Installed, STATUS, debs, done, fetched, folder, have, said};
 use cgleaf_tests::require;
 use cgleaf_tests::scratch::wait_until;
 
@@ -304,6 +304,43 @@ fn root_serves_one_user_where_an_administrator_says_so_on_systemd_257() {
     if let Some(system) = Installed::debian("trixie") {
         serves_one_user(&system);
     }
+}
+
+/// Each shell's own way to a completion that it has not loaded yet, asked for a session's name.
+const ASK_BASH: &str = r#"bash -c '. /usr/share/bash-completion/bash_completion
+_completion_loader cgleaf
+[[ $(complete -p cgleaf) =~ -F\ ([^ ]+) ]]
+COMP_WORDS=(cgleaf destroy bu) COMP_CWORD=2 COMP_LINE="cgleaf destroy bu" COMP_POINT=17
+${BASH_REMATCH[1]} cgleaf bu destroy
+echo "${COMPREPLY[@]}"'"#;
+const ASK_ZSH: &str = "zsh -c 'autoload -Uz compinit; compinit -u -D; print $_comps[cgleaf]; autoload +X _cgleaf && whence -v _cgleaf'";
+const ASK_FISH: &str = "fish -c 'complete -C \"cgleaf destroy bu\"'";
+
+#[test]
+fn the_shells_find_the_completions_by_themselves() {
+    require!(Systemd, Cc, Downloads);
+    if !have("zsh") || !have("fish") {
+        return;
+    }
+    let Some(packages) = debs() else { return };
+    let Some(loader) = fetched("fetch-debs", &["bash-completion", "bash-completion"]) else {
+        return;
+    };
+    let options = GuestOptions::new()
+        .bind(packages, "/packages")
+        .bind(loader, "/loader");
+    let system = Installed::up(&options);
+    system.root("cp -a /loader/usr/. /usr/");
+    system.apt(&format!("install {BOTH}"));
+    system.user("cgleaf start --name buildfarm -- sleep 3600");
+    assert_eq!(system.user(ASK_BASH).trim(), "buildfarm");
+    let zsh = system.user(ASK_ZSH);
+    assert!(
+        zsh.starts_with("_cgleaf\n") && zsh.contains("/usr/share/zsh/vendor-completions/_cgleaf"),
+        "{zsh}"
+    );
+    assert_eq!(system.user(ASK_FISH).trim(), "buildfarm");
+    system.user("cgleaf destroy buildfarm");
 }
 
 #[test]
