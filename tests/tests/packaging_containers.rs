@@ -4,26 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use cgleaf_tests::lab::{Docker, script, static_programs_dir};
-use cgleaf_tests::packaging::folder;
+use cgleaf_tests::lab::{Docker, static_programs_dir};
+use cgleaf_tests::packaging::{done, fetched, folder, said};
 use cgleaf_tests::require;
-use cgleaf_tests::scratch::{skip, wait_until};
-
-/// A program or folder that a script of the lab fetches and prints the path of.
-fn fetched(name: &str, words: &[&str]) -> Option<PathBuf> {
-    let output = script(name)
-        .args(words)
-        .output()
-        .expect("run a script of the lab");
-    if !output.status.success() {
-        skip(&format!(
-            "{name}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        ));
-        return None;
-    }
-    Some(String::from_utf8_lossy(&output.stdout).trim().into())
-}
+use cgleaf_tests::scratch::wait_until;
 
 struct Compose<'a> {
     docker: &'a Docker,
@@ -61,12 +45,26 @@ impl Drop for Compose<'_> {
     }
 }
 
-fn said(output: &Output) -> String {
-    format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    )
+/// By the commands at the head of the example, in a folder that is laid out as the archive is.
+fn make_images(docker: &Docker, programs: &Path) {
+    docker.image("debian", &[]).expect("make an image");
+    let archive = tempfile::tempdir().expect("make a folder");
+    for (place, name) in [("usr/bin", "cgleaf"), ("usr/libexec", "cgleaf-helper")] {
+        let place = archive.path().join(place);
+        std::fs::create_dir_all(&place).expect("make a folder");
+        std::fs::copy(programs.join(name), place.join(name)).expect("copy a program");
+    }
+    let example =
+        std::fs::read_to_string(folder().join("containers/compose.yaml")).expect("read it");
+    let commands: Vec<&str> = example
+        .lines()
+        .filter_map(|line| line.strip_prefix("#   "))
+        .filter(|line| line.contains("docker build"))
+        .collect();
+    assert_eq!(commands.len(), 2, "{commands:?}");
+    let mut shell = docker.shell(&commands.join("\n"));
+    shell.current_dir(archive.path());
+    done(shell);
 }
 
 fn states(list: &str) -> Vec<(String, String)> {
@@ -97,11 +95,7 @@ fn the_compose_example_runs() {
     let Some(docker) = Docker::shared() else {
         return;
     };
-    for (image, name) in [("cgleaf-app", "cgleaf"), ("cgleaf-helper", "cgleaf-helper")] {
-        docker
-            .image(image, &[&programs.join(name)])
-            .expect("make an image");
-    }
+    make_images(docker, programs);
     let node = tempfile::tempdir().expect("make a folder");
     // As /run/cgleaf/node is: root's, for all to look into.
     std::fs::set_permissions(

@@ -58,6 +58,20 @@ impl Docker {
         command
     }
 
+    /// A shell's commands, in which `docker` is that client.
+    #[must_use]
+    pub fn shell(&self, commands: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell
+            .arg("-ec")
+            .arg(format!(
+                "docker() {{ \"$LAB_DOCKER\" cli \"$@\"; }}\n{commands}"
+            ))
+            .env("LAB_DOCKER", script("docker").get_program())
+            .env("CGLEAF_DOCKER_DIR", self.dir.path());
+        shell
+    }
+
     /// What `DOCKER_HOST` has to be for a client of another kind.
     #[must_use]
     pub fn host(&self) -> String {
