@@ -92,12 +92,8 @@ fn lives_as_a_service(system: &Installed) {
     );
     dnf(system, &format!("install ./system-shell.rpm {both}"));
     system.root("rpm --verify cgleaf cgleaf-helper");
-    assert_eq!(
-        system
-            .root("man --where cgleaf-helper@.socket | wc -l")
-            .trim(),
-        "1"
-    );
+    // A page by another name is a link, which has to lead somewhere.
+    system.root("zcat /usr/share/man/man8/cgleaf-helper@.socket.8.gz | grep -q cgleaf");
     // On this system presets enable what is installed.
     system.user("cgleaf start --session s -- sleep 3600");
     let first = system.helpers_pid();
