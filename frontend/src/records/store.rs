@@ -50,11 +50,7 @@ impl Store {
     /// # Errors
     /// STORAGE.
     pub fn sessions(&self) -> Result<Vec<SessionId>> {
-        let names = self.dir.names().or_code(Code::Storage)?;
-        Ok(names
-            .iter()
-            .filter_map(|name| name.strip_suffix(RECORD)?.parse().ok())
-            .collect())
+        self.ids(RECORD)
     }
 
     /// The ids for which a tombstone lies.
@@ -62,10 +58,14 @@ impl Store {
     /// # Errors
     /// STORAGE.
     pub fn tombstones(&self) -> Result<Vec<SessionId>> {
+        self.ids(TOMBSTONE)
+    }
+
+    fn ids(&self, suffix: &str) -> Result<Vec<SessionId>> {
         let names = self.dir.names().or_code(Code::Storage)?;
         Ok(names
             .iter()
-            .filter_map(|name| name.strip_suffix(TOMBSTONE)?.parse().ok())
+            .filter_map(|name| name.strip_suffix(suffix)?.parse().ok())
             .collect())
     }
 
@@ -221,11 +221,7 @@ impl Store {
     /// # Errors
     /// STORAGE.
     pub fn logs(&self) -> Result<Vec<SessionId>> {
-        let names = self.dir.names().or_code(Code::Storage)?;
-        Ok(names
-            .iter()
-            .filter_map(|name| name.strip_suffix(LOG)?.parse().ok())
-            .collect())
+        self.ids(LOG)
     }
 
     /// Removes the log of a session whose place cgleaf chose.
