@@ -34,6 +34,8 @@ pub struct Stage<'a> {
     actors: Vec<Actor>,
     /// Whether an actor cannot go on for now, whatever it is told: it is frozen.
     is_held: &'a dyn Fn(usize) -> bool,
+    /// The steps at which nobody stops.
+    passed: &'a [&'a str],
     taken: Taken,
 }
 
@@ -66,8 +68,16 @@ impl<'a> Stage<'a> {
             listener,
             actors,
             is_held,
+            passed: &[],
             taken: Vec::new(),
         }
+    }
+
+    /// Nobody stops at these steps: they lie between two of another process's that cannot tell whether this one was taken.
+    #[must_use]
+    pub fn passing(mut self, steps: &'a [&'a str]) -> Self {
+        self.passed = steps;
+        self
     }
 
     /// The actors that can take a step now.
@@ -140,8 +150,8 @@ impl<'a> Stage<'a> {
         self.taken.push((number, from));
         if let Some(mut command) = actor.command.take() {
             actor.child = Some(command.spawn().expect("start an actor"));
-        } else if let Some(socket) = &mut actor.socket {
-            let _ = socket.write_all(b"g");
+        } else {
+            actor.go_on();
         }
     }
 
@@ -184,6 +194,14 @@ impl<'a> Stage<'a> {
         }
         for actor in &mut self.actors {
             actor.look();
+            if actor
+                .at
+                .as_deref()
+                .is_some_and(|at| self.passed.contains(&at))
+            {
+                actor.at = None;
+                actor.go_on();
+            }
         }
     }
 
@@ -212,6 +230,12 @@ impl<'a> Stage<'a> {
 }
 
 impl Actor {
+    fn go_on(&mut self) {
+        if let Some(socket) = &mut self.socket {
+            let _ = socket.write_all(b"g");
+        }
+    }
+
     fn look(&mut self) {
         if let Some(socket) = &mut self.socket {
             let mut chunk = [0; 256];

@@ -86,7 +86,9 @@ fn one_order(
     // Only what is in the leaf is held.
     let is_held = |actor: usize| actor == CREATE && is_frozen();
     let socket = sandbox.runtime().join("steps");
-    let mut stage = Stage::new(&socket, vec![creates, destroys], &is_held);
+    let mut stage = Stage::new(&socket, vec![creates, destroys], &is_held)
+        // The leaf is there, as it is before, and the record says no more than before.
+        .passing(&["create:born"]);
     let mut ran_before_the_answer = None;
     loop {
         stage.look();
