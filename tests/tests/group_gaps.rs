@@ -221,6 +221,27 @@ fn no_gap_without_hostile_signals() {
     }
 }
 
+/// A chain that has left the group is found, however long a look at everybody takes: its links live for half a millisecond,
+/// and so many dead ones are to be read that each such look misses them.
+#[test]
+fn a_chain_that_left_its_group_is_found_in_a_crowd() {
+    require!(Root, Cc);
+    let _one = ONE_CROWD.lock().unwrap_or_else(PoisonError::into_inner);
+    let namespace = Namespace::new();
+    let case = namespace.case(true);
+    let counter = Counter::new(case.dir(), "counter").expect("a counter");
+    let path = counter.path().to_string_lossy().into_owned();
+    let mut leader = case.exec(&hostile_program("chain-setsid-once"), &[&path, "500"]);
+    leader.wait().expect("the leader ends");
+    counter.wait_for_more(2_500);
+    let tries = 30;
+    for _ in 0..tries {
+        let (code, said) = case.destroy(5_000, "name");
+        assert_eq!(code, 5, "{said}");
+    }
+    println!("a chain outside its group, in a crowd: never called ended in {tries} tries");
+}
+
 /// Gap 2: it has ended, and cannot be said to have, in a /proc of another pid namespace.
 #[test]
 fn gap_2_no_success_although_it_has_ended() {

@@ -9,7 +9,8 @@ use super::engine::{Answer, Destroy, Doubt, Refusal};
 use super::guards::AllGuards;
 use super::held::Held;
 use super::identity::GroupIdentity;
-use super::members::{Member, Tie, among_the_newest, members, signal_member};
+use super::members::{Member, Tie, members, signal_member};
+use super::newcomers::{Followed, Newcomers};
 use super::procfs::ProcfsKernel;
 use super::tree;
 use crate::operations;
@@ -109,14 +110,20 @@ impl DestroyReport {
         if matches!(self.outcome, Outcome::Refused(_)) {
             return Ok(());
         }
+        // A monitor that saw the end has left nobody to be looked for.
+        let mut all_were_read = identity.monitor.is_some() || options.strays == StrayPolicy::Ignore;
+        let mut newcomers = Newcomers::default();
+        let are_wanted = !all_were_read;
         for look in 0..STRAY_LOOKS {
+            let begun = newcomers.begin(proc);
             let mut seen = members(proc, identity)?;
-            // A monitor that saw the end has left nobody to be looked for.
-            if seen.is_empty()
-                && identity.monitor.is_none()
-                && options.strays != StrayPolicy::Ignore
-            {
-                seen.extend(among_the_newest(proc, identity));
+            if are_wanted && begun.is_ok() && seen.is_empty() {
+                match newcomers.follow(proc, identity) {
+                    Ok(Followed::Found(member)) => seen.push(*member),
+                    Ok(Followed::Nobody) => all_were_read = true,
+                    // What could not be read proves nothing, and is asked again.
+                    Ok(Followed::TooMany) | Err(_) => {}
+                }
             }
             let (alive, strays) = seen.into_iter().partition(|member| {
                 member.tie == Tie::Proven
@@ -140,6 +147,11 @@ impl DestroyReport {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(1 << look));
+        }
+        if self.outcome == Outcome::Ended && !all_were_read {
+            let why = "its group has ended; but not all processes that were made meanwhile could be read, and one that had \
+                       left the group may be among them";
+            self.outcome = Outcome::Partial(why.to_owned());
         }
         Ok(())
     }

@@ -62,23 +62,17 @@ pub fn members(proc: &Proc, identity: &GroupIdentity) -> Result<Vec<Member>, Rea
     Ok(found.into_values().collect())
 }
 
-/// How many of the newest processes are read at once, and how often.
-const NEWEST: i32 = 24;
-const NEWEST_LOOKS: u32 = 24;
-
-/// A living process of the session among those that were made last, if these looks meet one; not the calling process.
+/// The process of this number as a living member of the session; `None` where it is none, or is the calling process.
 ///
-/// A chain of forks keeps out of a look at everybody: by the time that a listed link is read it has gone. But its link of
-/// the moment is always one of the newest processes there are, and a few of those are read in less time than a link lives.
-/// Where `/proc` numbers others than we do, this finds nobody.
-pub(super) fn among_the_newest(proc: &Proc, identity: &GroupIdentity) -> Option<Member> {
-    (0..NEWEST_LOOKS).find_map(|_| {
-        let newest = proc.newest_pid().ok()?.get();
-        (0..NEWEST)
-            .filter_map(|back| Pid::new(newest - back))
-            .filter(|pid| *pid != Pid::own())
-            .find_map(|pid| look(&proc.process(pid).ok()?, identity, &[]))
-    })
+/// # Errors
+/// There is no process of this number, as far as can be seen.
+pub(super) fn see(
+    proc: &Proc,
+    pid: Pid,
+    identity: &GroupIdentity,
+) -> Result<Option<Member>, ReadError> {
+    let process = proc.process(pid)?;
+    Ok(look(&process, identity, &[]).filter(|member| member.id.pid != Pid::own()))
 }
 
 /// The processes beneath the leader and the monitor, each by its identity.

@@ -17,6 +17,7 @@ pub mod launch;
 pub mod look;
 pub mod members;
 pub mod monitor;
+mod newcomers;
 pub mod procfs;
 pub mod scan;
 mod thaw;

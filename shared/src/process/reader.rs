@@ -183,7 +183,18 @@ impl Proc {
     /// # Errors
     /// If it cannot be read.
     pub fn newest_pid(&self) -> Result<Pid, ReadError> {
-        let name = Path::new("loadavg");
+        self.last_number(Path::new("loadavg"))
+    }
+
+    /// A number that none that is given reaches: `sys/kernel/pid_max` (proc(5)). Behind it they begin anew.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn pid_max(&self) -> Result<Pid, ReadError> {
+        self.last_number(Path::new("sys/kernel/pid_max"))
+    }
+
+    fn last_number(&self, name: &Path) -> Result<Pid, ReadError> {
         let path = self.path.join(name);
         let text = read_at(&self.root, name, &path)?;
         std::str::from_utf8(&text)

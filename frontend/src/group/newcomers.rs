@@ -1,0 +1,121 @@
+//! Whoever is made while one looks: a chain of forks that has left its group is seen by no look at everybody, and by this.
+//!
+//! By the time that a listed link is read it has gone; but its successor was made after the look began, and numbers are
+//! given in turn. So the numbers given since are read in their order, and those given meanwhile, until there is none that
+//! was not read. A chain that lived all that time would have a living link with one of them: it is found, or there is none.
+
+use cgleaf_shared::process::{Pid, Proc, ReadError};
+
+use super::identity::GroupIdentity;
+use super::members::{Member, see};
+
+/// How many numbers are read before it is given up: more than Linux gives out by default before it begins anew.
+const MOST: u32 = 65_536;
+
+/// A fork is given its number some time before it can be seen, and a busy machine may stop it in between. So many numbers are
+/// read once more: before the first, whose processes a listing may have missed, and at the end.
+const UNDER_WAY: u16 = 64;
+
+/// What reading all that was made since showed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Followed {
+    /// A living process of the session.
+    Found(Box<Member>),
+    /// All were read, and none is the session's.
+    Nobody,
+    /// More are made than can be read: nothing is proven.
+    TooMany,
+}
+
+/// The numbers given since some moment.
+#[derive(Debug, Default)]
+pub(super) struct Newcomers {
+    last: Option<Pid>,
+    /// Those behind which nobody was found: they have ended, or a fork has not come so far that they can be seen.
+    absent: Vec<Pid>,
+}
+
+impl Newcomers {
+    /// From now on, and whoever is just being made. Who was absent is looked for once more.
+    ///
+    /// # Errors
+    /// If the number that was given last cannot be read.
+    pub(super) fn begin(&mut self, proc: &Proc) -> Result<(), ReadError> {
+        let newest = proc.newest_pid()?;
+        self.last = Pid::new((newest.get() - i32::from(UNDER_WAY)).max(1));
+        Ok(())
+    }
+
+    /// Reads whoever was made since, and meanwhile; never the calling process.
+    ///
+    /// # Errors
+    /// If the number that was given last cannot be read.
+    pub(super) fn follow(
+        &mut self,
+        proc: &Proc,
+        identity: &GroupIdentity,
+    ) -> Result<Followed, ReadError> {
+        let end = proc.pid_max()?;
+        if let Some(member) = first_of(proc, &std::mem::take(&mut self.absent), identity) {
+            return Ok(Followed::Found(Box::new(member)));
+        }
+        let mut read = 0;
+        loop {
+            let newest = proc.newest_pid()?;
+            let last = self.last.replace(newest).unwrap_or(newest);
+            if newest == last {
+                let from = self.absent.len().saturating_sub(usize::from(UNDER_WAY));
+                let late = first_of(proc, &self.absent[from..], identity);
+                return Ok(
+                    late.map_or(Followed::Nobody, |member| Followed::Found(Box::new(member)))
+                );
+            }
+            for pid in given_between(last, newest, end) {
+                read += 1;
+                if read > MOST {
+                    return Ok(Followed::TooMany);
+                }
+                match see(proc, pid, identity) {
+                    Ok(Some(member)) => return Ok(Followed::Found(Box::new(member))),
+                    Ok(None) => {}
+                    Err(_) => self.absent.push(pid),
+                }
+            }
+        }
+    }
+}
+
+/// The first of these that is a living member.
+fn first_of(proc: &Proc, pids: &[Pid], identity: &GroupIdentity) -> Option<Member> {
+    pids.iter()
+        .find_map(|pid| see(proc, *pid, identity).ok().flatten())
+}
+
+/// The numbers after `last` up to `newest`, in the order in which they are given; behind the last before `end` they begin anew.
+fn given_between(last: Pid, newest: Pid, end: Pid) -> impl Iterator<Item = Pid> {
+    let (last, newest) = (last.get(), newest.get());
+    let (first, then) = if newest > last {
+        (last + 1..newest + 1, 1..1)
+    } else {
+        (last + 1..end.get(), 1..newest + 1)
+    };
+    first.chain(then).filter_map(Pid::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_begin_anew_at_the_end() {
+        let given = |last, newest| -> Vec<i32> {
+            let pid = |number| Pid::new(number).expect("a pid");
+            given_between(pid(last), pid(newest), pid(11))
+                .map(Pid::get)
+                .collect()
+        };
+        assert_eq!(given(4, 7), [5, 6, 7]);
+        assert_eq!(given(8, 2), [9, 10, 1, 2]);
+        assert_eq!(given(10, 1), [1]);
+    }
+}
