@@ -5,6 +5,7 @@ EXTENDS Common, Sequences
 
 CONSTANTS
     Creators,      \* creates of the same id
+    Adopters,      \* those of them that take in a program that runs already
     IfExists,      \* the destroys that were asked with --if-exists
     HelperDeaths,  \* how many times the helper dies
     KillMisses,    \* how many times cgroup.kill misses a process that is being forked (before 6.14)
@@ -43,7 +44,7 @@ VARIABLES
 leafVars == <<dir, frozen, flags, mem, leader, foreign, stray, outside, stuck, boot, rec, tomb, helper, op, conns,
               cr, de, gc, wish, count, hist>>
 
-NoDir == [on |-> FALSE, id |-> 0, nonce |-> FALSE, genuine |-> FALSE, serial |-> 0, poisoned |-> FALSE]
+NoDir == [on |-> FALSE, id |-> 0, nonce |-> FALSE, genuine |-> FALSE, serial |-> 0, poisoned |-> FALSE, killed |-> FALSE]
 NoRec == [phase |-> "none", maker |-> "nobody", id |-> 0, serial |-> 0, boot |-> 0]
 NoOp == [do |-> "nothing", who |-> "nobody", n |-> 0, user |-> FALSE, hold |-> FALSE, at |-> 0]
 GcIdle == [pc |-> "idle", rec |-> NoRec]
@@ -103,7 +104,7 @@ Namesake ==
     /\ Namesakes /\ ~dir.on /\ rec.id # 0
     /\ \E id \in {rec.id, 9}, nonce \in BOOLEAN :
          /\ id = rec.id => boot # rec.boot \/ (IdsComeBack /\ ~nonce)   \* id and nonce: a forgery by the same user
-         /\ dir' = [on |-> TRUE, id |-> id, nonce |-> nonce, genuine |-> FALSE, serial |-> 8, poisoned |-> FALSE]
+         /\ dir' = [on |-> TRUE, id |-> id, nonce |-> nonce, genuine |-> FALSE, serial |-> 8, poisoned |-> FALSE, killed |-> FALSE]
     /\ foreign' = TRUE /\ dir.serial < 8
     /\ UNCHANGED <<frozen, flags, mem, leader, stray, outside, stuck>> /\ UNCHANGED rest1
 
@@ -128,20 +129,22 @@ Machine == Program \/ EmptyVanishes \/ Namesake \/ Reboot
 
 rest2 == <<frozen, flags, foreign, stray, stuck, boot, helper, op, conns, de, gc, wish>>
 
-\* The order of the five steps. A guard that is taken out changes it.
-Order ==
-    CASE ~Has("claim-before-enrol") -> <<"enrol", "look", "exec", "claim", "write">>
+\* The order of the five steps. A guard that is taken out changes it. Who adopts takes in what runs already: it must look before.
+Order(c) ==
+    CASE c \in Adopters -> IF Has("look-before-adopt") THEN <<"claim", "leaf", "look", "enrol", "write">>
+                           ELSE <<"claim", "leaf", "enrol", "look", "write">>
+      [] ~Has("claim-before-enrol") -> <<"enrol", "look", "exec", "claim", "write">>
       [] ~Has("enrol-before-look") -> <<"claim", "look", "enrol", "write", "exec">>
       [] ~Has("enrol-before-exec") -> <<"claim", "look", "write", "exec", "enrol">>
       [] ~Has("look-for-tomb") -> <<"claim", "enrol", "write", "exec">>
       [] OTHER -> <<"claim", "enrol", "look", "write", "exec">>
 
-Turn(c, step) == cr[c].lives /\ cr[c].at <= Len(Order) /\ Order[cr[c].at] = step
+Turn(c, step) == cr[c].lives /\ cr[c].at <= Len(Order(c)) /\ Order(c)[cr[c].at] = step
 Onward(c) == cr' = [cr EXCEPT ![c].at = @ + 1]
 Failed == 97      \* a step said no: GiveUp follows
 GivenUp == 98
 Fails(c) == cr' = [cr EXCEPT ![c].at = Failed]
-InFlight(c) == cr[c].lives /\ cr[c].at \in 2..Len(Order)
+InFlight(c) == cr[c].lives /\ cr[c].at \in 2..Len(Order(c))
 
 Claim(c, ok) ==
     /\ Turn(c, "claim") /\ ok = (rec.phase = "none" \/ ~Has("claim-excl"))
@@ -153,34 +156,35 @@ Claim(c, ok) ==
 \* The helper makes the leaf, and whoever is to be in it moves, or is born, there. Between the two everybody else may
 \* act: as two requests (run, start) they are apart, as one (exec) the helper may die in between.
 Serving == helper = "up" /\ op = NoOp
+Making(c) == IF c \in Adopters THEN "leaf" ELSE "enrol"
 
 MakeLeaf(c) ==
-    /\ Serving /\ Turn(c, "enrol") /\ cr[c].made = 0 /\ ~dir.on /\ dir.serial < 2
-    /\ dir' = [on |-> TRUE, id |-> dir.serial + 1, nonce |-> TRUE, genuine |-> TRUE, serial |-> dir.serial + 1, poisoned |-> FALSE]
-    /\ cr' = [cr EXCEPT ![c].made = dir'.serial]
+    /\ Serving /\ Turn(c, Making(c)) /\ cr[c].made = 0 /\ ~dir.on /\ dir.serial < 2
+    /\ dir' = [on |-> TRUE, id |-> dir.serial + 1, nonce |-> TRUE, genuine |-> TRUE, serial |-> dir.serial + 1, poisoned |-> FALSE, killed |-> FALSE]
+    /\ cr' = [cr EXCEPT ![c].made = dir'.serial, ![c].at = IF c \in Adopters THEN @ + 1 ELSE @]
     /\ frozen' = FALSE /\ flags' = NoFlags
     /\ UNCHANGED <<mem, leader, foreign, stray, outside, stuck, boot, rec, tomb, helper, op, conns, de, gc, wish, count, hist>>
 
 \* An id has one leaf.
 LeafTaken(c) ==
-    /\ Serving /\ Turn(c, "enrol") /\ cr[c].made = 0 /\ dir.on
+    /\ Serving /\ Turn(c, Making(c)) /\ cr[c].made = 0 /\ dir.on
     /\ Fails(c)
     /\ UNCHANGED <<dir, frozen, flags, mem, leader, foreign, stray, outside, stuck, boot, rec, tomb, helper, op, conns, de, gc, wish, count, hist>>
 
 \* An empty leaf vanished before anybody was in it: once more, or not.
 LeafLost(c) ==
-    /\ Turn(c, "enrol") /\ cr[c].made # 0 /\ (~dir.on \/ dir.serial # cr[c].made)
+    /\ c \notin Adopters /\ Turn(c, "enrol") /\ cr[c].made # 0 /\ (~dir.on \/ dir.serial # cr[c].made)
     /\ \E at \in {cr[c].at, Failed} : cr' = [cr EXCEPT ![c].made = 0, ![c].at = at]
     /\ UNCHANGED <<dir, frozen, flags, mem, leader, foreign, stray, outside, stuck, boot, rec, tomb, helper, op, conns, de, gc, wish, count, hist>>
 
 \* The number is written to cgroup.procs; whoever has it is moved, a frozen leaf takes nobody. Then: does the caller live?
-Enrol(c, ok) ==
+EnrolItself(c, ok) ==
     /\ Serving /\ dir.on /\ dir.serial = cr[c].made /\ ~cr[c].in /\ ~frozen
-    /\ cr[c].at <= Len(Order) /\ Order[cr[c].at] = "enrol"
+    /\ cr[c].at <= Len(Order(c)) /\ Order(c)[cr[c].at] = "enrol"
     /\ ok = cr[c].lives
     /\ IF ok
-       THEN /\ cr' = [cr EXCEPT ![c].in = cr[c].at < Len(Order), ![c].at = @ + 1]
-            /\ mem' = IF Order[Len(Order)] = "enrol" /\ outside THEN 1 ELSE mem   \* executed before: only the leader is moved
+       THEN /\ cr' = [cr EXCEPT ![c].in = cr[c].at < Len(Order(c)), ![c].at = @ + 1]
+            /\ mem' = IF Order(c)[Len(Order(c))] = "enrol" /\ outside THEN 1 ELSE mem   \* executed before: only the leader is moved
             /\ leader' = (leader \/ mem' > 0)
             /\ UNCHANGED <<dir, foreign>>
        ELSE /\ foreign' = (foreign \/ PidReuse)
@@ -188,6 +192,30 @@ Enrol(c, ok) ==
             /\ cr' = [cr EXCEPT ![c].made = 0]
             /\ UNCHANGED <<mem, leader>>
     /\ UNCHANGED <<frozen, flags, stray, outside, stuck, boot, rec, tomb, helper, op, conns, de, gc, wish, count, hist>>
+
+\* An adoption moves a program's processes one by one; they run all the time. What was killed takes nobody in any more:
+\* whoever came later would live on in a session that is over. One that ends while it is moved poisons the leaf.
+Moved(c) == cr[c].at > 1 /\ cr[c].at <= Len(Order(c)) /\ Order(c)[cr[c].at - 1] = "enrol"
+
+EnrolOthers(c, ok) ==
+    /\ Serving /\ dir.on /\ dir.serial = cr[c].made /\ ~dir.poisoned /\ ~(dir.killed /\ Has("killed-takes-nobody"))
+    /\ Moved(c) \/ (cr[c].at <= Len(Order(c)) /\ Order(c)[cr[c].at] = "enrol")
+    /\ IF ok
+       THEN /\ mem' = (IF mem = 2 THEN 2 ELSE mem + 1) /\ leader' = (leader \/ ~Moved(c))
+            /\ cr' = IF Moved(c) THEN cr ELSE [cr EXCEPT ![c].at = @ + 1]
+            /\ UNCHANGED <<dir, foreign>>
+       ELSE /\ foreign' = (foreign \/ PidReuse)
+            /\ dir' = [dir EXCEPT !.poisoned = Has("alive-after-move")]
+            /\ UNCHANGED <<mem, leader, cr>>
+    /\ hist' = [hist EXCEPT !.unrecorded = @ \/ (ok /\ rec.phase = "none")]
+    /\ UNCHANGED <<frozen, flags, stray, outside, stuck, boot, rec, tomb, helper, op, conns, de, gc, wish, count>>
+
+Enrol(c, ok) == IF c \in Adopters THEN EnrolOthers(c, ok) ELSE EnrolItself(c, ok)
+
+\* Nobody could be adopted, for whatever reason.
+AdoptsNobody(c) ==
+    /\ c \in Adopters /\ Turn(c, "enrol") /\ Fails(c)
+    /\ UNCHANGED <<dir, mem, leader, outside, rec, tomb, count, hist>> /\ UNCHANGED rest2
 
 LookTomb(c, found) ==
     /\ Turn(c, "look") /\ found = tomb
@@ -197,8 +225,9 @@ LookTomb(c, found) ==
 \* A whole file, renamed over whatever is there: nothing is locked, nothing is read first.
 WriteRunning(c) ==
     /\ Turn(c, "write") /\ Onward(c)
-    /\ rec' = [phase |-> "running", maker |-> c, id |-> IF cr[c].in THEN dir.id ELSE 0,
-               serial |-> IF cr[c].in THEN dir.serial ELSE 0, boot |-> boot]
+    /\ rec' = [phase |-> "running", maker |-> c, boot |-> boot,
+               id |-> IF cr[c].in THEN dir.id ELSE IF c \in Adopters THEN cr[c].made ELSE 0,
+               serial |-> IF cr[c].in THEN dir.serial ELSE IF c \in Adopters THEN cr[c].made ELSE 0]
     /\ UNCHANGED <<dir, mem, leader, outside, tomb, count, hist>> /\ UNCHANGED rest2
 
 Exec(c) ==
@@ -216,16 +245,16 @@ CreatorDies(c) ==
     /\ cr' = [cr EXCEPT ![c].lives = FALSE]
     /\ UNCHANGED <<dir, mem, leader, outside, rec, tomb, hist>> /\ UNCHANGED rest2
 
-\* Any failure before exec. Its own claim is taken back, unless a destroy has it.
+\* Any failure before exec. Its own claim is taken back, unless a destroy has it, or somebody was adopted: that one stays.
 GiveUp(c) ==
     /\ (InFlight(c) /\ GiveUps) \/ (cr[c].lives /\ cr[c].at = Failed)
-    /\ rec' = IF rec.maker = c /\ rec.phase \in {"intent", "running"} THEN NoRec ELSE rec
+    /\ rec' = IF rec.maker = c /\ rec.phase \in {"intent", "running"} /\ ~(c \in Adopters /\ Moved(c)) THEN NoRec ELSE rec
     /\ cr' = [cr EXCEPT ![c].at = GivenUp, ![c].in = FALSE]
     /\ UNCHANGED <<dir, mem, leader, outside, tomb, count, hist>> /\ UNCHANGED rest2
 
 Create(c) ==
     \/ \E ok \in BOOLEAN : Claim(c, ok) \/ Enrol(c, ok) \/ LookTomb(c, ok)
-    \/ MakeLeaf(c) \/ LeafTaken(c) \/ LeafLost(c) \/ WriteRunning(c) \/ Exec(c) \/ CreatorDies(c) \/ GiveUp(c)
+    \/ MakeLeaf(c) \/ LeafTaken(c) \/ LeafLost(c) \/ AdoptsNobody(c) \/ WriteRunning(c) \/ Exec(c) \/ CreatorDies(c) \/ GiveUp(c)
 
 ----------------------------------------------------------------------------
 (* The helper: flags are put in force in steps, and it may die between them *)
@@ -399,11 +428,11 @@ KillLeaf(d) ==
          /\ stuck' = IF stuck # "no" /\ mem > 0 THEN "condemned" ELSE stuck
     /\ leader' = (leader /\ stuck' = "condemned")
     /\ cr' = [c \in Creators |-> IF c \in Inside THEN [cr[c] EXCEPT !.lives = FALSE] ELSE cr[c]]
-    /\ foreign' = FALSE
+    /\ foreign' = FALSE /\ dir' = [dir EXCEPT !.killed = Adopters # {}]    \* it matters to those alone
     /\ stray' = IF "child" \in stray THEN (stray \ {"child"}) \cup {"orphan"} ELSE stray
     /\ hist' = [hist EXCEPT !.foreignKill = @ \/ foreign]
     /\ GoD(d, [de[d] EXCEPT !.pc = "wait", !.kills = @ + 1])
-    /\ UNCHANGED <<rec, tomb, dir, frozen, flags, op, conns, outside, boot, helper, gc, wish>>
+    /\ UNCHANGED <<rec, tomb, frozen, flags, op, conns, outside, boot, helper, gc, wish>>
 
 \* ENOENT, ENODEV: it went by itself. Poisoned: nobody is killed.
 KillRefused(d) ==
@@ -494,13 +523,19 @@ GcLook(g, over) ==
     /\ gc' = [gc EXCEPT ![g] = [pc |-> IF over THEN "remove" ELSE "keep", rec |-> IF over THEN rec ELSE NoRec]]
     /\ UNCHANGED <<dir, frozen, flags, rec, tomb, hist>> /\ UNCHANGED rest5
 
+\* The record goes only with its leaf: one that somebody has come to since is not removed, and keeps it.
+Stays(g) ==
+    /\ dir.on /\ Populated /\ boot = gc[g].rec.boot /\ (gc[g].rec.id = 0 \/ dir.serial = gc[g].rec.serial)
+    /\ Has("gc-leaf-listed") /\ Has("gc-leaf-first")
+
 GcKeep(g) ==
-    /\ AtG(g, "keep") /\ gc' = [gc EXCEPT ![g] = GcIdle]
+    /\ AtG(g, "keep") \/ (AtG(g, "remove") /\ Stays(g))
+    /\ gc' = [gc EXCEPT ![g] = GcIdle]
     /\ UNCHANGED <<dir, frozen, flags, rec, tomb, count, hist>> /\ UNCHANGED rest5
 
 \* An empty leaf goes, then the record: the one that was looked at, not one that another create has claimed since.
 GcRemove(g) ==
-    /\ AtG(g, "remove") /\ Serving /\ gc' = [gc EXCEPT ![g] = GcIdle]
+    /\ AtG(g, "remove") /\ ~Stays(g) /\ Serving /\ gc' = [gc EXCEPT ![g] = GcIdle]
     /\ LET same == rec = gc[g].rec \/ ~Has("gc-same-record") IN
        /\ IF same /\ dir.on /\ dir.genuine /\ ~Populated
           THEN dir' = [NoDir EXCEPT !.serial = dir.serial] /\ frozen' = FALSE /\ flags' = NoFlags

@@ -5,9 +5,9 @@
 //! descriptor opened with O_APPEND, so that lines of several processes do not mix.
 
 #[cfg(not(feature = "trace"))]
-pub use off::{Started, begins_again, event, started};
+pub use off::{Started, adopts, begins_again, event, started};
 #[cfg(feature = "trace")]
-pub use on::{Started, begins_again, event, path, started};
+pub use on::{Started, adopts, begins_again, event, path, started};
 
 /// Who does it: the first part of the actor's name; the second is the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,10 @@ mod off {
     #[inline(always)]
     pub fn begins_again() {}
 
+    /// What this process creates is an adoption.
+    #[inline(always)]
+    pub fn adopts() {}
+
     /// It is done.
     #[inline(always)]
     pub fn event(_role: Role, _event: &str, _started: Started, _fields: &[(&str, Field<'_>)]) {}
@@ -62,7 +66,7 @@ mod on {
     use std::io::Write;
     use std::path::PathBuf;
     use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     use nix::time::{ClockId, clock_gettime};
 
@@ -85,6 +89,14 @@ mod on {
         AGAIN.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whether what this process creates takes in a program that runs already.
+    static ADOPTS: AtomicBool = AtomicBool::new(false);
+
+    /// What this process creates is an adoption, which the model tells from other creates.
+    pub fn adopts() {
+        ADOPTS.store(true, Ordering::Relaxed);
+    }
+
     /// The file that the events go to.
     pub fn path() -> Option<PathBuf> {
         std::env::var_os("CGLEAF_TRACE").map(PathBuf::from)
@@ -97,6 +109,7 @@ mod on {
     pub fn event(role: Role, event: &str, started: Started, fields: &[(&str, Field<'_>)]) {
         let Some(mut file) = file() else { return };
         let actor = match role {
+            Role::Create if ADOPTS.load(Ordering::Relaxed) => "adopt",
             Role::Create => "create",
             Role::Destroy => "destroy",
             Role::Gc => "gc",

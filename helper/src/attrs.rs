@@ -179,6 +179,16 @@ pub(crate) fn poison(dir: &CgroupDir) -> Result<(), IoError> {
     write::set_attribute(dir, attributes::POISONED, "1")
 }
 
+/// Whether the leaf was killed.
+pub(crate) fn is_killed(dir: &CgroupDir) -> Result<bool, IoError> {
+    Ok(dir.attribute(attributes::KILLED)?.is_some())
+}
+
+/// Records, for good, that the leaf was killed.
+pub(crate) fn write_killed(dir: &CgroupDir) -> Result<(), IoError> {
+    write::set_attribute(dir, attributes::KILLED, "1")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

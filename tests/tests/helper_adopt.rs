@@ -134,3 +134,26 @@ fn what_may_not_be_adopted_is_not() {
         ""
     );
 }
+
+#[test]
+fn what_was_killed_takes_nobody_in() {
+    let Some(lair) = Lair::new(0) else { return };
+    let mut first = users_sleeper(&lair, 0);
+    let mut second = users_sleeper(&lair, 0);
+    let client = lair.client();
+    let target = Target::from(&client.create(session("taken")));
+    assert_eq!(adopt(&client, &target, &pidfd(first.id())), Reply::Adopted);
+    let kill = Request::Kill {
+        target: target.clone(),
+    };
+    assert_eq!(client.call(&kill), Reply::Killed);
+    assert!(!cgleaf_tests::frontend::wait_for(&mut first).success());
+    // Whoever killed it may be about to say that all of it has ended.
+    assert_eq!(
+        refused(adopt(&client, &target, &pidfd(second.id()))),
+        RefusalCode::NotAdoptable
+    );
+    second.kill().unwrap();
+    second.wait().unwrap();
+    client.destroy(&target);
+}

@@ -8,6 +8,7 @@ use super::{Site, TierWanted};
 use crate::error::{Code, Error, OrCode, Result};
 use crate::ops::{Adopted, Reach, gather_into};
 use crate::records::{Record, Tier};
+use crate::trace;
 
 /// A session that was made for a process that ran already.
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub struct Adoption {
 /// be had. Nothing was moved then, and nothing is left behind.
 pub fn adopt(site: &Site<'_>, reach: &Reach, identity: &Identity, pid: Pid) -> Result<Adoption> {
     let root = running(pid)?;
+    trace::adopts();
     let mut claim = Claim::make(site, identity, Tier::Cgroup)?;
     // The leaf belongs to this connection until somebody is in it.
     let leaf = match leaf::make(site, claim.record(), None, Entry::Birth)? {
@@ -32,6 +34,9 @@ pub fn adopt(site: &Site<'_>, reach: &Reach, identity: &Identity, pid: Pid) -> R
         Made::NotServed(said) => return Err(leaf::not_served(TierWanted::Cgroup, &said)),
         Made::MoveDenied(refusal) => return Err(Error::new(Code::Refused, refusal.message)),
     };
+    // Before anybody is moved: what is adopted runs already, and what a destroy has ended must not be there again. One that
+    // comes later finds the leaf, and what was killed takes nobody in.
+    claim.look_for_tombstone()?;
     let adopted = gather_into(reach, &claim.record().session, root)?;
     if adopted.moved.is_empty() {
         return Err(Error::new(
@@ -42,7 +47,6 @@ pub fn adopt(site: &Site<'_>, reach: &Reach, identity: &Identity, pid: Pid) -> R
     claim.set_leaf(leaf.attestation.clone(), leaf.helper.clone(), root);
     // From here on there are members: the session stays, whatever else fails.
     claim.keep();
-    claim.look_for_tombstone()?;
     claim.write_running()?;
     Ok(Adoption {
         record: claim.record().clone(),

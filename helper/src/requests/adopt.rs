@@ -33,6 +33,10 @@ pub(super) fn adopt(
     let (row, dir) = authorise::target(state, caller, target)?;
     not_poisoned(&dir)?;
     let (pidfd, pid) = pidfd_of(descriptors)?;
+    // Whoever killed it waits for `populated 0` and then says that all have ended: nobody comes after that.
+    if attrs::is_killed(&dir).map_err(|error| refuse::failed(&error))? {
+        return not_adoptable(pid, "the session is being destroyed");
+    }
     let look = adoptable(state, caller, &pidfd, pid)?;
     write::control(&dir, ControlFile::Procs, &pid.to_string())
         .map_err(|error| cannot_move(error).into_refusal())?;

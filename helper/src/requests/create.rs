@@ -335,11 +335,14 @@ pub(super) fn cannot_move(error: IoError) -> Failure {
     Failure::Refused(refuse::kernel(code, &error, next))
 }
 
-/// Removes a leaf that nobody got into. One that somebody is in after all stays in the table, poisoned as it is.
-fn undo(state: &mut State, row: &Row) {
-    if removal::remove_leaf(state, &row.leaf_path) {
+/// Removes a leaf that nobody got into; whether it is gone. One that somebody is in after all stays in the table, poisoned
+/// as it is.
+fn undo(state: &mut State, row: &Row) -> bool {
+    let gone = removal::remove_leaf(state, &row.leaf_path);
+    if gone {
         state.forget(&row.key());
     }
+    gone
 }
 
 /// Removes a leaf whose child was never born.
@@ -351,7 +354,9 @@ pub(super) fn remove_unborn(state: &mut State, key: &Key) {
         return;
     };
     if dir.events().is_ok_and(|events| !events.populated) {
-        undo(state, &row);
+        if undo(state, &row) {
+            trace::event!(&row.identity.session, "RemoveLeaf", "\"gone\":true");
+        }
     } else {
         // A child was born there, and ends since its parent has: it was not attested, so that it is not let go.
         super::remove_once_empty(state, key.clone());

@@ -105,6 +105,8 @@ fn kill(
 ) -> Result<Answer, Refusal> {
     let (row, dir) = authorise::target(state, caller, target)?;
     not_poisoned(&dir)?;
+    // A kill that cannot be noted is a kill all the same.
+    let _ = crate::attrs::write_killed(&dir);
     leaf::kill(&row.identity.session, &dir).map_err(|error| match error.errno() {
         Some(libc::ENOENT) if dir.events().is_ok() => refuse::kernel(
             RefusalCode::Unsupported,

@@ -36,6 +36,8 @@ pub mod attributes {
     pub const LEASE: &CStr = c"user.cgleaf.lease";
     /// Present on a leaf that may hold a stranger: never killed, refused, removed when empty.
     pub const POISONED: &CStr = c"user.cgleaf.poisoned";
+    /// Present on a leaf that was killed: no process is adopted into it any more.
+    pub const KILLED: &CStr = c"user.cgleaf.killed";
     /// Present on a scope directory that a helper made itself: it goes when it is empty and no helper serves it. One that
     /// systemd or an administrator gave is theirs.
     pub const MADE: &CStr = c"user.cgleaf.made";
