@@ -84,6 +84,12 @@ EmptyHold(d) ==   \* nobody is left to be held
     /\ AtD(d, "frozen") /\ op = NoOp /\ ~Populated /\ ToD(d, "strays-held")
     /\ UNCHANGED <<rec, tomb, hist>> /\ UNCHANGED still /\ UNCHANGED rest4
 
+NothingWritten(d) ==   \* the create has taken its record back
+    /\ rec.phase = "none"
+    /\ \/ AtD(d, "write-destroying") /\ ToD(d, "hold")
+       \/ AtD(d, "write-destroyed") /\ GoD(d, [de[d] EXCEPT !.pc = "answer", !.answer = IF de[d].saw THEN "partial" ELSE "destroyed"])
+    /\ UNCHANGED <<rec, tomb, hist>> /\ UNCHANGED still /\ UNCHANGED rest4
+
 RunEnds ==     \* run writes the end of its program into the record
     /\ rec.phase = "running" /\ mem = 0 /\ T.start.creates
     /\ rec' = [rec EXCEPT !.phase = "destroyed"]
@@ -108,7 +114,7 @@ FollowCreate(c, l) ==
       [] l.event = "LookTomb" -> LookTomb(c, l.found)
       [] l.event = "WriteRunning" -> WriteRunning(c)
       [] l.event = "Exec" -> Exec(c)
-      [] l.event = "GiveUp" -> GiveUp(c) \/ (cr[c].at > Len(Order) /\ Still)
+      [] l.event = "GiveUp" -> GiveUp(c) \/ (cr[c].at > Len(Order(c)) /\ Still)
       [] l.event = "EngineDies" -> CreatorDies(c)
       [] OTHER -> FALSE
 
@@ -172,9 +178,9 @@ HiddenLeaf ==
     \/ Program \/ (T.start.vanish /\ EmptyVanishes) \/ ForgetFlags \/ RunEnds \/ OtherHold
     \/ T.start.clients /\ (UserFreeze \/ UserThaw)
     \/ T.start.helpers > 1 /\ HelperDies
-    \/ \E c \in Creators \cap Actors : LeafTaken(c) \/ LeafLost(c)
+    \/ \E c \in Creators \cap Actors : LeafTaken(c) \/ LeafLost(c) \/ AdoptsNobody(c) \/ (c \in Adopters /\ Moved(c) /\ GiveUp(c))
     \/ \E d \in Destroyers \cap Actors :
-         \/ BeginDestroy(d) \/ Unknown(d) \/ Hold(d) \/ HoldFails(d) \/ NoHold(d) \/ EmptyHold(d) \/ Release(d) \/ ConnEnd(d)
+         \/ BeginDestroy(d) \/ Unknown(d) \/ Hold(d) \/ HoldFails(d) \/ NoHold(d) \/ EmptyHold(d) \/ NothingWritten(d) \/ Release(d) \/ ConnEnd(d)
          \/ KillRefused(d) \/ KillAgain(d) \/ WaitTimesOut(d)
          \/ FindLeaf(d, FALSE) /\ rec.phase = "none"
          \/ (~Stands(d) /\ RemoveLeaf(d, TRUE))

@@ -8,6 +8,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cgleaf::group::guards::{AllGuards, Guards};
 use cgleaf_tests::conformance::group::chain_beneath;
@@ -23,10 +25,15 @@ use cgleaf_tests::sim::mutants::{
 
 const HOST: &str = env!("CARGO_BIN_EXE_group-host");
 
-/// Simulated runs, real ones of each kind in the group tier, and orders of a create and a destroy.
-const SIMULATED: usize = 120;
-const OF_EACH_KIND: usize = 4;
-const ORDERS: usize = 12;
+/// Real runs: of each kind in the group tier, of each in the cgroup tier, of each crash, orders of a create and a destroy.
+const OF_EACH_GROUP: usize = 8;
+const OF_EACH_LEAF: usize = 3;
+const OF_EACH_CRASH: usize = 2;
+const ORDERS: usize = 30;
+/// And simulated ones.
+const SIMULATED: usize = 60;
+/// Runs wait most of the time: so many go on at once.
+const AT_ONCE: usize = 4;
 
 fn times() -> usize {
     std::env::var("CGLEAF_TRACES")
@@ -77,15 +84,34 @@ fn simulated_runs(dir: &Path, count: usize) -> Vec<PathBuf> {
         .collect()
 }
 
+/// What `one` gives for each of these numbers, some at once; nothing where this machine cannot do it.
+fn at_once(count: usize, one: impl Fn(usize) -> Option<PathBuf> + Sync) -> Option<Vec<PathBuf>> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(vec![None; count]);
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
+                        return;
+                    }
+                    let file = one(number);
+                    done.lock().expect("the traces")[number] = file;
+                }
+            });
+        }
+    });
+    done.into_inner().expect("the traces").into_iter().collect()
+}
+
 fn group_runs(dir: &Path, of_each: usize) -> Vec<PathBuf> {
-    let kinds = group::SCENARIOS.into_iter().enumerate();
-    kinds
-        .flat_map(|(kind, scenario)| {
-            (0..of_each).map(move |number| {
-                group::run(HOST, scenario, dir, &format!("group-{kind}-{number}"))
-            })
-        })
-        .collect()
+    let kinds = group::SCENARIOS;
+    let runs = at_once(kinds.len() * of_each, |number| {
+        let scenario = kinds[number % kinds.len()];
+        Some(group::run(HOST, scenario, dir, &format!("group-{number}")))
+    });
+    runs.expect("every machine can")
 }
 
 fn leaf_run(dir: &Path, name: &str, what: &dyn Fn(&Run)) -> Option<PathBuf> {
@@ -94,36 +120,30 @@ fn leaf_run(dir: &Path, name: &str, what: &dyn Fn(&Run)) -> Option<PathBuf> {
     Some(run.file().to_path_buf())
 }
 
-fn leaf_runs(dir: &Path, times: usize) -> Option<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for number in 0..times {
-        for (kind, (_, scenario)) in leaf::SCENARIOS.iter().enumerate() {
-            files.push(leaf_run(dir, &format!("leaf-{kind}-{number}"), scenario)?);
-        }
-    }
-    Some(files)
+fn leaf_runs(dir: &Path, of_each: usize) -> Option<Vec<PathBuf>> {
+    let kinds = leaf::SCENARIOS;
+    at_once(kinds.len() * of_each, |number| {
+        let (_, scenario) = kinds[number % kinds.len()];
+        leaf_run(dir, &format!("leaf-{number}"), &scenario)
+    })
 }
 
-fn crash_runs(dir: &Path, times: usize) -> Option<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for number in 0..times {
-        for (kind, (_, crash)) in leaf::crashes().iter().enumerate() {
-            files.push(leaf_run(dir, &format!("crash-{kind}-{number}"), crash)?);
-        }
-    }
-    Some(files)
+fn crash_runs(dir: &Path, of_each: usize) -> Option<Vec<PathBuf>> {
+    let kinds = leaf::crashes();
+    at_once(kinds.len() * of_each, |number| {
+        let (_, crash) = &kinds[number % kinds.len()];
+        leaf_run(dir, &format!("crash-{number}"), crash)
+    })
 }
 
 fn turns(dir: &Path, count: usize) -> Option<Vec<PathBuf>> {
     // Every order is tried by launch_steps; here some of them, from all over.
-    let mut random = Seeded(11);
-    (0..count)
-        .map(|number| {
-            let run = Run::new(dir, &format!("turns-{number}"))?;
-            leaf::taking_turns(&run, |of| random.below(of));
-            Some(run.file().to_path_buf())
-        })
-        .collect()
+    at_once(count, |number| {
+        let mut random = Seeded(11 * (number as u64 + 1));
+        let run = Run::new(dir, &format!("turns-{number}"))?;
+        leaf::taking_turns(&run, |of| random.below(of));
+        Some(run.file().to_path_buf())
+    })
 }
 
 #[test]
@@ -132,27 +152,27 @@ fn what_the_code_does_is_a_behaviour_of_the_model() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path();
     let (Some(runs), Some(crashes), Some(turns)) = (
-        leaf_runs(dir, times()),
-        crash_runs(dir, times()),
+        leaf_runs(dir, OF_EACH_LEAF * times()),
+        crash_runs(dir, OF_EACH_CRASH * times()),
         turns(dir, ORDERS * times()),
     ) else {
         return;
     };
-    let kinds = [
-        (
-            "group tier, simulated kernel",
-            simulated_runs(dir, SIMULATED * times()),
-        ),
+    let real = [
         (
             "group tier, real kernel",
-            group_runs(dir, OF_EACH_KIND * times()),
+            group_runs(dir, OF_EACH_GROUP * times()),
         ),
         ("cgroup tier, real kernel", runs),
         ("cgroup tier, somebody is killed at some step", crashes),
         ("cgroup tier, a create and a destroy in turns", turns),
     ];
-    assert!(kinds.iter().map(|(_, files)| files.len()).sum::<usize>() >= 200);
-    accepted(&kinds);
+    let count: usize = real.iter().map(|(_, files)| files.len()).sum();
+    assert!(count >= 200, "{count} real runs");
+    println!("{count} runs of real processes on the real kernel");
+    accepted(&real);
+    let simulated = simulated_runs(dir, SIMULATED * times());
+    accepted(&[("group tier, simulated kernel", simulated)]);
 }
 
 /// Of some runs of every kind, every line dropped, every two swapped, every verdict changed.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::{Kind, begin, events, kill_traced};
+use super::{Kind, adopt, begin, events, kill_traced};
 use crate::frontend::{Answer, Sandbox, finish, instrumented_programs, wait_for};
 use crate::scratch::wait_until;
 use crate::steps::Stage;
@@ -17,7 +17,7 @@ pub struct Run {
 }
 
 /// Somebody who was started in the background.
-pub struct Actor(Child);
+pub struct Actor(pub(super) Child);
 
 impl Actor {
     fn name(&self, role: &str) -> String {
@@ -53,7 +53,7 @@ impl Run {
         command
     }
 
-    fn cgleaf(&self, words: &[&str]) -> Answer {
+    pub(super) fn cgleaf(&self, words: &[&str]) -> Answer {
         finish(self.command(words))
     }
 
@@ -97,7 +97,7 @@ impl Run {
 pub type Scenario = (&'static str, fn(&Run));
 
 /// Runs in which nobody dies.
-pub const SCENARIOS: [Scenario; 13] = [
+pub const SCENARIOS: [Scenario; 18] = [
     ("run", run),
     ("run, with leftovers", run_leftovers),
     ("exec, destroy", exec_destroy),
@@ -111,6 +111,17 @@ pub const SCENARIOS: [Scenario; 13] = [
     ("an id that is taken", taken),
     ("a stray with the mark", marked_stray),
     ("an unknown id", unknown),
+    ("adopt, destroy", adopt::destroy),
+    ("adopt, freeze, thaw, gc, destroy", adopt::freeze_gc),
+    ("adopt, destroyed before it looks", |run| {
+        adopt::destroyed(run, "create:enrolled");
+    }),
+    ("adopt, destroyed after it has looked", |run| {
+        adopt::destroyed(run, "create:looked");
+    }),
+    ("adopt, destroyed when all are in", |run| {
+        adopt::destroyed(run, "create:running");
+    }),
 ];
 
 fn run(run: &Run) {
@@ -224,7 +235,7 @@ const DESTROY_STEPS: [&str; 5] = [
 ];
 
 /// Has `words` run to a step of that name, does something there, and lets it go on unless that killed it.
-fn stop_at(run: &Run, words: &[&str], step: &str, there: impl FnOnce(&mut Stage<'_>)) {
+pub(super) fn stop_at(run: &Run, words: &[&str], step: &str, there: impl FnOnce(&mut Stage<'_>)) {
     let mut command = run.command(words);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let socket = run.sandbox.runtime().join("steps");
@@ -240,7 +251,7 @@ fn stop_at(run: &Run, words: &[&str], step: &str, there: impl FnOnce(&mut Stage<
 }
 
 /// Who is killed where, and the run.
-pub type Crash = (String, Box<dyn Fn(&Run)>);
+pub type Crash = (String, Box<dyn Fn(&Run) + Send + Sync>);
 
 /// Runs in which a create, a destroy or the helper is killed, at each of its steps.
 #[must_use]
@@ -253,6 +264,12 @@ pub fn crashes() -> Vec<Crash> {
                 Box::new(move |run| create_killed(run, command, step)),
             ));
         }
+    }
+    for step in adopt::STEPS {
+        all.push((
+            format!("an adoption is killed at {step}"),
+            Box::new(move |run| adopt::killed(run, step)),
+        ));
     }
     for step in DESTROY_STEPS {
         all.push((

@@ -1,5 +1,6 @@
 //! Runs of the code as traces, and what the model's checker (tla/check) says of them: is each a behaviour of the model?
 
+mod adopt;
 #[cfg(feature = "trace")]
 pub mod group;
 pub mod leaf;
