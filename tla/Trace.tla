@@ -125,7 +125,7 @@ FollowDestroy(d, l) ==
       [] l.event = "Frozen" -> Frozen(d)
       [] l.event = "LookStrays" -> LookStrays(d, l.found) \/ (FoundNothing(d) /\ ~l.found /\ Still)
       [] l.event = "Ended" -> Ended(d)
-      [] l.event = "WriteDestroyed" -> WriteDestroyed(d)
+      [] l.event = "WriteDestroyed" -> rec.phase # "none" /\ WriteDestroyed(d)    \* what is not there is not rewritten
       [] l.event = "Answer" -> \/ Answer(d, l.answer) \/ (l.answer = "destroyed" /\ FoundNothing(d) /\ Answer(d, "tombstone"))
                                \/ (l.answer = "refused" /\ Answer(d, "already")) \/ Fail(d, l.answer)
       [] l.event = "EngineDies" -> DestroyDies(d)
