@@ -138,6 +138,9 @@ impl PrivateDir {
             Err(Errno::ELOOP) => {
                 return Ok(Some(Content::NotOurs("it is a symbolic link".to_owned())));
             }
+            Err(Errno::ENXIO) => {
+                return Ok(Some(Content::NotOurs("it is a socket".to_owned())));
+            }
             Err(errno) => return Err(IoError::new("open", path, errno)),
         };
         if let Some(why) = not_ours(&fstat(&file).context("stat", &path)?) {

@@ -171,3 +171,129 @@ fn a_leaf_without_record_and_helper_is_found_where_leaves_are_made() {
         assert!(cgleaf_tests::session::is_dead(program[0]));
     }
 }
+
+/// With its helper dead there is nobody but the record to tell where the leaf is: one whose parts do not fit leads nowhere.
+#[test]
+fn an_edited_record_without_a_helper_is_no_proof_of_an_end() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    type Change = Box<dyn Fn(&mut serde_json::Value)>;
+    let parent = |record: &serde_json::Value| {
+        let path = record["attestation"]["domain_path"].as_str();
+        path.expect("a path").to_owned()
+    };
+    let changes: Vec<(&str, Change)> = vec![
+        (
+            "none",
+            Box::new(|record| {
+                record
+                    .as_object_mut()
+                    .expect("an object")
+                    .remove("attestation");
+            }),
+        ),
+        (
+            "namesake",
+            Box::new(move |record| {
+                let other = format!("{}/cgleaf-other.leaf", parent(record));
+                record["attestation"]["leaf_path"] = other.into();
+            }),
+        ),
+        (
+            "elsewhere",
+            Box::new(|record| {
+                record["attestation"]["leaf_path"] = "/none/cgleaf-elsewhere.leaf".into();
+            }),
+        ),
+        (
+            "directory",
+            Box::new(|record| {
+                record["attestation"]["leaf_path"] = "/none/cgleaf-directory.leaf".into();
+                record["attestation"]["domain_path"] = "/none".into();
+            }),
+        ),
+        (
+            "nobody",
+            Box::new(|record| {
+                record["attestation"]["leaf_id"] = 77.into();
+                record.as_object_mut().expect("an object").remove("helper");
+            }),
+        ),
+    ];
+    for (session, change) in changes {
+        let script = "env -i setsid sleep 1000 & sleep 0.05; exit 0";
+        let words = ["start", "--session", session, "--", "sh", "-c", script];
+        sandbox.run(words).expect(0);
+        wait_until("the leader's end", || sandbox.members(session).len() == 1);
+        edited(&sandbox, session, change);
+        let helper = sandbox.helper_pid().expect("a helper");
+        nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(helper),
+            nix::sys::signal::Signal::SIGKILL,
+        )
+        .expect("kill it");
+        wait_until("its end", || sandbox.helper_pid().is_none());
+        // Where leaves are made here is not told either.
+        let mut destroys = sandbox.cgleaf(["destroy", session]);
+        destroys.env_remove("CGLEAF_SCOPE_DIR");
+        let answer = cgleaf_tests::frontend::finish(destroys);
+        assert_ne!(answer.code(), 0, "{session}: {answer:?}");
+        assert_eq!(sandbox.members(session).len(), 1, "{session}");
+        sandbox.run(["helper", "stop"]);
+        sandbox.run(["destroy", session]).expect(0);
+        assert_eq!(sandbox.leaves(), Vec::<String>::new(), "{session}");
+    }
+}
+
+/// Attributes can be copied to a directory that is made again; what was recorded is another directory, and nobody in this one is met.
+#[test]
+fn a_copy_of_a_leaf_is_left_alone() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    sandbox
+        .run(["start", "--session", "s", "--", "sleep", "1000"])
+        .expect(0);
+    edited(&sandbox, "s", |record| {
+        let id = record["attestation"]["leaf_id"].as_u64().expect("an id");
+        record["attestation"]["leaf_id"] = (id + 1).into();
+    });
+    for words in [
+        &["freeze", "s"][..],
+        &["signal", "s", "TERM"],
+        &["destroy", "s"],
+    ] {
+        let refused = sandbox.run(words);
+        refused.expect(7);
+        assert!(refused.stderr.contains("copy"), "{refused:?}");
+    }
+    assert_eq!(sandbox.members("s").len(), 1);
+    std::fs::remove_file(sandbox.sessions().join("s.json")).expect("remove the record");
+    sandbox.run(["destroy", "s"]).expect(0);
+}
+
+/// What cannot be told is not the end: 4 would say that nothing runs.
+#[test]
+fn what_a_mount_hides_is_not_said_to_have_ended() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    sandbox
+        .run(["start", "--session", "s", "--", "sleep", "1000"])
+        .expect(0);
+    sandbox.run(["helper", "status"]).expect(0);
+    let leaf = sandbox.leaf("s");
+    for words in ["freeze s", "thaw s", "ps s", "signal s TERM"] {
+        let script = format!(
+            "mount -t tmpfs none {} && exec cgleaf {words}",
+            leaf.display()
+        );
+        let mut command = sandbox.command("unshare");
+        command.args(["--mount", "sh", "-c", &script]);
+        let answer = cgleaf_tests::frontend::finish(command);
+        assert!(matches!(answer.code(), 0 | 6 | 7), "{words}: {answer:?}");
+    }
+    sandbox.run(["thaw", "s"]);
+    sandbox.run(["destroy", "s"]).expect(0);
+}

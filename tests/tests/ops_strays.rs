@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use cgleaf_tests::frontend::Sandbox;
+use cgleaf_tests::frontend::{Sandbox, finish};
 use cgleaf_tests::scratch::{Scratch, Sleeper, wait_until};
 use cgleaf_tests::session::{Background, is_dead};
 use serde_json::Value;
@@ -171,4 +171,46 @@ fn who_only_carries_the_mark_is_named_and_never_killed() {
         child.wait().unwrap();
     }
     drop(outside);
+}
+
+/// Whoever may mount can put one process's directory in /proc in the place of another's: that is nobody's then.
+#[test]
+fn a_process_whose_directory_is_anothers_is_neither() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let mut leader = sandbox.background("s", ["sh", "-c", "sleep 1000 & exec sleep 1001"]);
+    let mut stranger = sandbox
+        .command("setsid")
+        .args(["sh", "-c", "sleep 1002 & sleep 1003; exit 9"])
+        .spawn()
+        .expect("start a stranger");
+    let children = || {
+        let id = stranger.id();
+        let path = format!("/proc/{id}/task/{id}/children");
+        std::fs::read_to_string(path).unwrap_or_default()
+    };
+    wait_until("its children", || {
+        children().split_whitespace().count() == 2
+    });
+    let before = children();
+    let script = format!(
+        "mount --bind /proc/{} /proc/{} && exec cgleaf destroy s --strays kill",
+        stranger.id(),
+        leader.pid()
+    );
+    let mut command = sandbox.command("unshare");
+    command.args(["--mount", "sh", "-c", &script]);
+    let answer = finish(command);
+    assert!(matches!(answer.code(), 0 | 5), "{answer:?}");
+    assert_eq!(children(), before, "{answer:?}");
+    assert!(stranger.try_wait().expect("wait").is_none());
+    leader.wait();
+    let ids: Vec<_> = before.split_whitespace().map(str::to_owned).collect();
+    stranger.kill().expect("end it");
+    let _ = stranger.wait();
+    for id in ids {
+        let pid = nix::unistd::Pid::from_raw(id.parse().expect("a number"));
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+    }
 }

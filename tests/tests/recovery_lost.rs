@@ -183,3 +183,62 @@ fn scopes_in(directory: &Path) -> Vec<PathBuf> {
     }
     found
 }
+
+/// A hold ends with who has it: also when its helper dies first, and when both do.
+#[test]
+fn a_hold_whose_helper_dies_ends_all_the_same() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    for both in [false, true] {
+        let session = if both { "both" } else { "helper" };
+        sandbox
+            .run(["start", "--session", session, "--", "sleep", "1000"])
+            .expect(0);
+        let time = if both { "1h" } else { "2s" };
+        let mut holds = sandbox.cgleaf(["freeze", session, "--for", time]);
+        let mut holds = holds.spawn().expect("start cgleaf");
+        let frozen = || {
+            let events = fs::read_to_string(sandbox.leaf(session).join("cgroup.events"));
+            events.expect("read the events").contains("frozen 1")
+        };
+        wait_until("the hold", frozen);
+        let helper = sandbox.helper_pid().expect("a helper");
+        if both {
+            holds.kill().expect("kill cgleaf");
+        }
+        nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(helper),
+            nix::sys::signal::Signal::SIGKILL,
+        )
+        .expect("kill the helper");
+        let ended = wait_for(&mut holds);
+        assert_eq!(ended.code(), if both { None } else { Some(0) });
+        if both {
+            sandbox.run(["gc"]).expect(0);
+        }
+        wait_until("the thaw", || !frozen());
+        sandbox.run(["destroy", session]).expect(0);
+    }
+}
+
+/// It hears nothing, and that is said, with who it is.
+#[test]
+fn helper_stop_tells_of_one_that_does_not_answer() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    sandbox.run(["run", "--", "true"]).expect(0);
+    let pid = sandbox.helper_pid().expect("a helper");
+    let signal = |signal| {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).expect("send it");
+    };
+    signal(nix::sys::signal::Signal::SIGSTOP);
+    let stopped = sandbox.run(["helper", "stop"]);
+    signal(nix::sys::signal::Signal::SIGCONT);
+    stopped.expect(6);
+    assert!(
+        stopped.stderr.contains(&format!("pid {pid}")),
+        "{stopped:?}"
+    );
+}

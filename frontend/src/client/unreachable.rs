@@ -35,6 +35,7 @@ impl Unreachable {
     }
 
     /// The socket that it had.
+    #[cfg(feature = "cli")]
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
@@ -80,6 +81,14 @@ fn holder_of(locks: &str, file: &str) -> Option<Pid> {
             _ => None,
         }
     })
+}
+
+/// The helper that listens at a socket of its own making. A service manager's sockets have that manager as their peer
+/// (unix(7), SO_PEERCRED), which is nobody to be named here.
+#[cfg(feature = "cli")]
+pub(crate) fn serving_pid(socket: &Path) -> Option<Pid> {
+    let pid = Pid::new(Client::connect(socket).ok()?.peer_pid()?)?;
+    is_helper_of(pid, socket).then_some(pid)
 }
 
 fn is_helper_of(pid: Pid, socket: &Path) -> bool {

@@ -108,10 +108,16 @@ pub fn hold_for(reach: &Reach, session: &Session, time: Duration) -> Result<()> 
         }
     }
     let end = grip.wait_for_end(Some(Deadline::after(time)))?;
-    if end != WaitEnd::Removed {
-        grip.release()?;
+    if end == WaitEnd::Removed {
+        return Ok(());
     }
-    Ok(())
+    match grip.release() {
+        // Its helper died, and the hold with it. The next one, which this finds or starts, thaws what nobody holds.
+        Err(error) if error.code() == Code::HelperUnreachable => {
+            reach.try_grip(session, Role::Client).map(|_| ())
+        }
+        other => other,
+    }
 }
 
 /// Thaws what a user froze.

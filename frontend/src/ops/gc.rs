@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cgleaf_shared::cgroup::attributes;
 use cgleaf_shared::id::{BootId, BootTime, SessionId, SessionName};
 
 use super::destroy::destroy;
@@ -62,6 +63,9 @@ pub fn gc(reach: &Reach, dry_run: bool) -> Result<Gc> {
         .map(|error| error.message().to_owned());
     done.trouble.extend(told);
     for session in &everything.sessions {
+        if !dry_run {
+            end_lost_hold(reach, session);
+        }
         let finished = if dry_run {
             None
         } else {
@@ -99,6 +103,21 @@ pub fn gc(reach: &Reach, dry_run: bool) -> Result<Gc> {
     Ok(done)
 }
 
+/// A hold ends with the connection that has it. Where the helper died together with that one, its leaf stays frozen until a
+/// helper looks at it again: one is started for that.
+fn end_lost_hold(reach: &Reach, session: &Session) {
+    if session.listed.is_some() {
+        return;
+    }
+    if let LeafSeen::Here(leaf) = reach.see_leaf(session)
+        && let Ok(Some(flags)) = leaf.attribute_text(attributes::FREEZE)
+        && flags.contains("hold")
+    {
+        // Why it could not be is told where the session is judged.
+        let _ = reach.try_grip(session, Role::Gc);
+    }
+}
+
 /// A destroy that was begun, whose maker did not come to its end: one from inside the session ends itself. Where the kernel says
 /// that nothing lives, what is left of its steps is done; the session then, if that was so.
 fn finish_destroy(reach: &Reach, session: &Session) -> Result<Option<Session>> {
@@ -133,7 +152,7 @@ fn consider(
     done: &mut Gc,
 ) -> Result<()> {
     let started = trace::started();
-    let verdict = judge(reach, session);
+    let verdict = judge(reach, store, session);
     let fields = [
         ("found", Field::Flag(session.listed.is_some())),
         ("over", Field::Flag(verdict.is_ok())),
@@ -213,7 +232,11 @@ fn take_leaf_away(reach: &Reach, session: &Session) -> std::result::Result<(), S
 }
 
 /// The record, if its session is proven over; else why it is kept.
-fn judge<'s>(reach: &Reach, session: &'s Session) -> std::result::Result<&'s Record, String> {
+fn judge<'s>(
+    reach: &Reach,
+    store: &Store,
+    session: &'s Session,
+) -> std::result::Result<&'s Record, String> {
     let record = match &session.found {
         Some(Found::Record(record)) => record,
         Some(Found::Damaged { why, foreign, .. }) => {
@@ -222,7 +245,10 @@ fn judge<'s>(reach: &Reach, session: &'s Session) -> std::result::Result<&'s Rec
             } else {
                 "damaged"
             };
-            return Err(format!("its record is {whose}: {why}"));
+            return Err(format!(
+                "its record is {whose}: {why}; once it is over, remove {} yourself",
+                store.record_of(&session.id).display()
+            ));
         }
         None => return Err("there is no record of it".to_owned()),
     };
@@ -337,8 +363,10 @@ fn lift_tombstones(reach: &Reach, store: &Store, dry_run: bool, done: &mut Gc) -
         if young || is_needed(reach, &id)? {
             continue;
         }
-        if !dry_run {
-            store.lift_tombstone(&id)?;
+        if !dry_run && let Err(error) = store.lift_tombstone(&id) {
+            // One that is no file is nobody's tombstone, and keeps no other from being lifted.
+            done.trouble.push(error.message().to_owned());
+            continue;
         }
         done.tombstones.push(id);
     }

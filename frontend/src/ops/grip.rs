@@ -49,7 +49,9 @@ impl Reach {
             return Ok(grip);
         }
         let look = self.look(session);
-        if look.state.is_over() || leader_outside(session).is_some() {
+        // Where the leaf itself cannot be told, neither can it be told that its leader has left it.
+        let is_told = !matches!(look.leaf, LeafSeen::Tampered(_) | LeafSeen::Unreadable(_));
+        if look.state.is_over() || (is_told && leader_outside(session).is_some()) {
             return Err(not_running(session));
         }
         Err(self.no_grip(session, &look))
@@ -139,6 +141,14 @@ impl Reach {
                 ));
             }
         };
+        if session
+            .recorded()
+            .is_some_and(|recorded| is_copy(recorded, &entry.attestation))
+        {
+            let why = "its record and the leaf that its helper has state one nonce and two directories, so that one is a copy \
+                       of the other";
+            return Err(not_proven(&session.id, why));
+        }
         Ok(Some(Grip {
             role,
             session: session.id.clone(),
@@ -301,6 +311,11 @@ pub(super) fn not_proven(id: &SessionId, why: &str) -> Error {
         format!("session {id} is left alone: {why}; nothing was signalled"),
     )
     .with("session", id.as_str())
+}
+
+/// A nonce is made for one directory. Attributes can be copied to another, and so can what a record states.
+fn is_copy(recorded: &Attestation, leaf: &Attestation) -> bool {
+    recorded.nonce == leaf.nonce && recorded.leaf_id != leaf.leaf_id
 }
 
 fn nobodys_leaf(id: &SessionId) -> Error {

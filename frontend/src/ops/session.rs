@@ -56,7 +56,18 @@ impl Session {
     /// What is stated about its leaf: by the helper that has it, else by the record.
     pub fn attestation(&self) -> Option<&Attestation> {
         let listed = self.listed.as_ref().map(|listed| &listed.entry.attestation);
-        listed.or_else(|| self.record().and_then(|record| record.attestation.as_ref()))
+        listed.or_else(|| self.recorded())
+    }
+
+    /// What the record states about its leaf.
+    pub(super) fn recorded(&self) -> Option<&Attestation> {
+        self.record().and_then(|record| record.attestation.as_ref())
+    }
+
+    /// Whether the record tells of another leaf than the helper has: it was changed, or is an old one of an id that is used again.
+    pub(super) fn tells_of_another_leaf(&self) -> bool {
+        let listed = self.listed.as_ref().map(|listed| &listed.entry.attestation);
+        matches!((self.recorded(), listed), (Some(recorded), Some(leaf)) if recorded != leaf)
     }
 
     /// How it is kept.

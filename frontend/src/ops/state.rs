@@ -17,6 +17,9 @@ use crate::records::{Phase, Tier};
 pub(super) const LEADER_OUTSIDE: &str =
     "its leader was moved out of its leaf and runs on; `cgleaf destroy --strays kill` ends it";
 
+/// What is odd about a session whose record does not tell of its leaf.
+const ANOTHER_LEAF: &str = "its record tells of another leaf than its helper has, which is the one that is shown and acted on";
+
 /// The states of DESIGN 4.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -166,6 +169,9 @@ impl Reach {
         let mut remark = session.set_aside().map(str::to_owned);
         if let LeafSeen::Tampered(why) | LeafSeen::Unreadable(why) = &leaf {
             remark.get_or_insert_with(|| why.clone());
+        }
+        if session.tells_of_another_leaf() {
+            remark.get_or_insert_with(|| ANOTHER_LEAF.to_owned());
         }
         let state = state_of(session, &leaf, populated, frozen);
         if state == State::Running && populated == Some(false) {

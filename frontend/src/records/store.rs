@@ -1,5 +1,7 @@
 //! The directory of the records.
 
+use cgleaf_shared::attestation::Attestation;
+use cgleaf_shared::cgroup::leaf_name;
 use cgleaf_shared::id::{BootId, SessionId};
 use cgleaf_shared::process::{Liveness, Proc, liveness};
 
@@ -211,6 +213,11 @@ impl Store {
             .or_code(Code::Storage)
     }
 
+    /// Where the record of a session is.
+    pub fn record_of(&self, session: &SessionId) -> std::path::PathBuf {
+        self.dir.path().join(format!("{session}{RECORD}"))
+    }
+
     /// Where the log of a session is, if cgleaf chose the place.
     pub fn log_of(&self, session: &SessionId) -> std::path::PathBuf {
         self.dir.path().join(format!("{session}{LOG}"))
@@ -305,8 +312,31 @@ fn contradiction(record: &Record) -> Option<&'static str> {
         return Some("it speaks of the group tier, and of a leaf");
     }
     let runs = record.phase == Phase::Running;
-    (runs && record.tier == Tier::Group && record.group.is_none())
-        .then_some("it speaks of the group tier, and of no process")
+    if runs && record.tier == Tier::Group && record.group.is_none() {
+        return Some("it speaks of the group tier, and of no process");
+    }
+    if runs && record.tier == Tier::Cgroup && attestation.is_none() {
+        return Some("its program was started, and it speaks of no leaf");
+    }
+    attestation.and_then(|stated| leaf_contradiction(record, stated))
+}
+
+/// The same for what is stated about a leaf.
+fn leaf_contradiction(record: &Record, stated: &Attestation) -> Option<&'static str> {
+    if stated.leaf_path.name() != Some(&leaf_name(&record.session)) {
+        return Some("the path that it states is not one of the session's leaf");
+    }
+    if !stated.leaf_path.is_within(&stated.domain_path) {
+        return Some("the leaf that it states lies outside of the directory that it states");
+    }
+    let Some(helper) = &record.helper else {
+        return Some("it speaks of a leaf, and of no helper");
+    };
+    let elsewhere = helper.scope.as_ref().is_some_and(|scope| {
+        (&scope.path, scope.id, scope.root_id)
+            != (&stated.domain_path, stated.domain_id, stated.root_id)
+    });
+    elsewhere.then_some("its helper is said to serve another directory than its leaf lies in")
 }
 
 impl Maker {

@@ -9,7 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::dir::Dir;
-use nix::fcntl::{OFlag, open, openat, readlinkat};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2, readlinkat};
 use nix::sys::stat::Mode;
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
@@ -149,7 +150,16 @@ impl Proc {
     fn open_process(&self, name: &str) -> Result<ProcessDir, ReadError> {
         let path = self.path.join(name);
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        match openat(&self.root, name, flags, Mode::empty()) {
+        // Not across a mount: whoever mounts another process's directory there has us take the one for the other.
+        let how = OpenHow::new()
+            .flags(flags)
+            .resolve(ResolveFlag::RESOLVE_NO_XDEV);
+        let opened = match openat2(&self.root, name, how) {
+            // Before 5.6, or refused by an outer seccomp filter.
+            Err(Errno::ENOSYS | Errno::EPERM) => openat(&self.root, name, flags, Mode::empty()),
+            other => other,
+        };
+        match opened {
             Ok(directory) => Ok(ProcessDir { directory, path }),
             Err(errno) => Err(ReadError::new(path, errno.into())),
         }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::args::HelperAction;
 use super::super::context::Context;
 use super::super::table::Table;
-use crate::client::{Client, Looked, Unreachable};
+use crate::client::{Client, Looked, Unreachable, serving_pid};
 use crate::error::{Code, Error, Result};
 
 /// Is the helper, where none is installed.
@@ -91,6 +91,17 @@ fn status(context: &Context) -> Result<u8> {
     Ok(0)
 }
 
+/// A helper that listens and does not do what it is asked: who it is says the kernel.
+fn not_asked(looked: &Looked) -> Error {
+    let next = serving_pid(&looked.socket).map_or(String::new(), |pid| {
+        format!("; it is pid {pid}: SIGTERM ends it, and its sessions go on")
+    });
+    Error::new(
+        Code::HelperUnreachable,
+        format!("not stopped: {}{next}", looked.why_not),
+    )
+}
+
 /// Ends each helper that has no session, and one that has lost its socket. That none runs is fine.
 fn stop(context: &Context) -> Result<u8> {
     let (clients, looked) = context.reach().helpers();
@@ -102,6 +113,14 @@ fn stop(context: &Context) -> Result<u8> {
             Ok(_) => {}
             Err(error) => refused = refused.or(Some(error)),
         }
+    }
+    // The system's and the containers' helpers are not this user's to end.
+    let reach = context.reach();
+    let root = reach.base().root();
+    let ours = looked.iter().filter(|one| one.socket.starts_with(root));
+    let trouble = ours.filter(|one| one.is_trouble());
+    for one in trouble {
+        refused = refused.or_else(|| Some(not_asked(one)));
     }
     for lost in looked
         .iter()
