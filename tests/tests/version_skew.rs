@@ -58,6 +58,7 @@ fn relay(client: &OwnedFd, helper: &Path, protocol: u16) -> Option<()> {
     }
 }
 
+/// B25: a helper of another protocol version keeps running, and its sessions can be listed and ended.
 #[test]
 fn sessions_of_another_versions_helper_are_listed_and_ended() {
     let Some(sandbox) = Sandbox::new() else {
