@@ -1,5 +1,5 @@
 //! Fork chains against the group tier, on real kernels: a destroy ends the chain or says that it may live, and never says
-//! that it ended while it runs. `CGLEAF_GROUP_RUNS` is how many runs each case gets (3 without it), `CGLEAF_GROUP_WORKERS`
+//! that it ended while it runs. `CGLEAF_GROUP_RUNS` is how many runs each case gets (2 without it), `CGLEAF_GROUP_WORKERS`
 //! how many of them go on at once (2). One line of figures for each case. All of them:
 //!
 //!     CGLEAF_GROUP_RUNS=200 cargo test -p cgleaf-tests --test group_chains -- --nocapture --test-threads=1
@@ -26,7 +26,7 @@ fn from_environment(name: &str, usual: u32) -> u32 {
 }
 
 fn runs() -> u32 {
-    from_environment("CGLEAF_GROUP_RUNS", 3)
+    from_environment("CGLEAF_GROUP_RUNS", 2)
 }
 
 /// What came of the runs of one case.

@@ -112,7 +112,7 @@ impl DestroyReport {
         }
         // A monitor that saw the end has left nobody to be looked for.
         let mut all_were_read = identity.monitor.is_some() || options.strays == StrayPolicy::Ignore;
-        let mut newcomers = Newcomers::default();
+        let mut newcomers = Newcomers::new();
         let are_wanted = !all_were_read;
         for look in 0..STRAY_LOOKS {
             let begun = newcomers.begin(proc);

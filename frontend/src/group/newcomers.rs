@@ -4,13 +4,15 @@
 //! given in turn. So the numbers given since are read in their order, and those given meanwhile, until there is none that
 //! was not read. A chain that lived all that time would have a living link with one of them: it is found, or there is none.
 
+use std::time::{Duration, Instant};
+
 use cgleaf_shared::process::{Pid, Proc, ReadError};
 
 use super::identity::GroupIdentity;
 use super::members::{Member, see};
 
-/// How many numbers are read before it is given up: more than Linux gives out by default before it begins anew.
-const MOST: u32 = 65_536;
+/// How long all looks together may read: where others make processes faster than this reads them it would go on for ever.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A fork is given its number some time before it can be seen, and a busy machine may stop it in between. So many numbers are
 /// read once more: before the first, whose processes a listing may have missed, and at the end.
@@ -28,14 +30,24 @@ pub(super) enum Followed {
 }
 
 /// The numbers given since some moment.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Newcomers {
+    until: Instant,
     last: Option<Pid>,
     /// Those behind which nobody was found: they have ended, or a fork has not come so far that they can be seen.
     absent: Vec<Pid>,
 }
 
 impl Newcomers {
+    /// Nobody yet; its patience begins to run out.
+    pub(super) fn new() -> Self {
+        Self {
+            until: Instant::now() + PATIENCE,
+            last: None,
+            absent: Vec::new(),
+        }
+    }
+
     /// From now on, and whoever is just being made. Who was absent is looked for once more.
     ///
     /// # Errors
@@ -59,7 +71,6 @@ impl Newcomers {
         if let Some(member) = first_of(proc, &std::mem::take(&mut self.absent), identity) {
             return Ok(Followed::Found(Box::new(member)));
         }
-        let mut read = 0;
         loop {
             let newest = proc.newest_pid()?;
             let last = self.last.replace(newest).unwrap_or(newest);
@@ -71,8 +82,7 @@ impl Newcomers {
                 );
             }
             for pid in given_between(last, newest, end) {
-                read += 1;
-                if read > MOST {
+                if Instant::now() >= self.until {
                     return Ok(Followed::TooMany);
                 }
                 match see(proc, pid, identity) {
