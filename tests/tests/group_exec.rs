@@ -259,3 +259,56 @@ fn another_users_member_is_named() {
     assert_eq!(as_root.destroy(10_000, "ignore").0, 0);
     assert!(!lives(root));
 }
+
+/// Who has left the group, and carries no mark, is still the child of a member when the destroy begins. That this has ended
+/// afterwards takes nothing from it.
+#[test]
+fn a_child_that_left_the_group_and_took_its_mark_off_is_the_sessions() {
+    let before_its_leader = "env -i setsid sleep 300 & sleep 300";
+    let behind_its_leader = "sh -c 'env -i setsid sleep 300 & sleep 300' & sleep .1; exit 0";
+    for (script, policy) in [
+        (before_its_leader, "name"),
+        (behind_its_leader, "name"),
+        (before_its_leader, "kill"),
+        (behind_its_leader, "kill"),
+    ] {
+        let case = GroupCase::new(HOST);
+        let mut leader = case.exec("sh", &["-c", script]);
+        let mut child = None;
+        wait_until("the child that leaves", || {
+            child = unmarked_child(&case);
+            child.is_some()
+        });
+        let child = child.expect("a child");
+        if script == behind_its_leader {
+            wait_until("the leader's end", || !lives(pid_of(&leader)));
+        }
+        let (code, said) = case.destroy(10_000, policy);
+        if policy == "name" {
+            assert_eq!(code, 5, "{said}");
+            assert!(said.contains(&child.to_string()), "{said}");
+            assert!(lives(child));
+            signal(child, nix::libc::SIGKILL);
+        } else {
+            assert_eq!(code, 0, "{said}");
+            assert!(!lives(child));
+        }
+        leader.wait().expect("its end");
+    }
+}
+
+/// The child of a marked process that is `sleep`, has no mark, and leads a group of its own.
+fn unmarked_child(case: &GroupCase) -> Option<Pid> {
+    let proc = cgleaf_shared::process::Proc::system().ok()?;
+    let marked = case.living();
+    let children = marked.iter().filter_map(|pid| {
+        let process = proc.process(*pid).ok()?;
+        process.children().ok()
+    });
+    children.flatten().find(|pid| {
+        let stat = proc.process(*pid).and_then(|process| process.stat());
+        stat.is_ok_and(|stat| {
+            stat.comm == b"sleep" && stat.group == Some(*pid) && !marked.contains(pid)
+        })
+    })
+}

@@ -225,7 +225,11 @@ fn an_edited_record_without_a_helper_is_no_proof_of_an_end() {
         let script = "env -i setsid sleep 1000 & sleep 0.05; exit 0";
         let words = ["start", "--session", session, "--", "sh", "-c", script];
         sandbox.run(words).expect(0);
-        wait_until("the leader's end", || sandbox.members(session).len() == 1);
+        // Whoever waits for the program has written that down, and writes no more.
+        wait_until("the leader's end", || {
+            let record = sandbox.record(session).expect("a record");
+            !record["exit"].is_null() && sandbox.members(session).len() == 1
+        });
         edited(&sandbox, session, change);
         let helper = sandbox.helper_pid().expect("a helper");
         nix::sys::signal::kill(

@@ -9,7 +9,7 @@ use super::engine::{Answer, Destroy, Doubt, Refusal};
 use super::guards::AllGuards;
 use super::held::Held;
 use super::identity::GroupIdentity;
-use super::members::{Member, Tie, members, signal_member};
+use super::members::{Member, Tie, members, members_and, signal_member};
 use super::newcomers::{Followed, Newcomers};
 use super::procfs::ProcfsKernel;
 use super::tree;
@@ -86,7 +86,7 @@ pub fn destroy(
         None => end_without_monitor(&proc, identity, options, &before),
     };
     let mut report = DestroyReport::new(outcome, before.len());
-    report.name_the_living(&proc, identity, options)?;
+    report.name_the_living(&proc, identity, &before, options)?;
     Ok(report)
 }
 
@@ -105,6 +105,7 @@ impl DestroyReport {
         &mut self,
         proc: &Proc,
         identity: &GroupIdentity,
+        before: &[Member],
         options: &DestroyOptions<'_>,
     ) -> Result<(), ReadError> {
         if matches!(self.outcome, Outcome::Refused(_)) {
@@ -114,9 +115,15 @@ impl DestroyReport {
         let mut all_were_read = identity.monitor.is_some() || options.strays == StrayPolicy::Ignore;
         let mut newcomers = Newcomers::new();
         let are_wanted = !all_were_read;
+        // Who was proven by its parents then is proven now: they may have ended.
+        let known: Vec<ProcessId> = before
+            .iter()
+            .filter(|member| member.tie == Tie::Proven)
+            .map(|member| member.id)
+            .collect();
         for look in 0..STRAY_LOOKS {
             let begun = newcomers.begin(proc);
-            let mut seen = members(proc, identity)?;
+            let mut seen = members_and(proc, identity, &known)?;
             if are_wanted && begun.is_ok() && seen.is_empty() {
                 match newcomers.follow(proc, identity) {
                     Ok(Followed::Found(member)) => seen.push(*member),
@@ -148,7 +155,7 @@ impl DestroyReport {
             }
             std::thread::sleep(Duration::from_millis(1 << look));
         }
-        if self.outcome == Outcome::Ended && !all_were_read {
+        if self.outcome == Outcome::Ended && !all_were_read && self.strays.is_empty() {
             let why = "its group has ended; but not all processes that were made meanwhile could be read, and one that had \
                        left the group may be among them";
             self.outcome = Outcome::Partial(why.to_owned());

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use cgleaf_shared::process::files::environ_value;
 use cgleaf_shared::process::{
-    Autogroup, Pid, PidfdError, Proc, ProcessDir, ProcessId, ReadError, SignalHandle, State,
+    Autogroup, Pid, PidfdError, Proc, ProcessDir, ProcessId, ReadError, SignalHandle, Stat, State,
     liveness,
 };
 
@@ -47,19 +47,62 @@ pub struct Member {
 /// # Errors
 /// If /proc cannot be read.
 pub fn members(proc: &Proc, identity: &GroupIdentity) -> Result<Vec<Member>, ReadError> {
-    let beneath = beneath(proc, identity)?;
+    members_and(proc, identity, &[])
+}
+
+/// The same, with processes that were proven to be of the session before: what tied them may have ended since.
+pub(super) fn members_and(
+    proc: &Proc,
+    identity: &GroupIdentity,
+    known: &[ProcessId],
+) -> Result<Vec<Member>, ReadError> {
+    let mut beneath = beneath(proc, identity, known)?;
     let mut found = BTreeMap::new();
+    let mut marked = Vec::new();
+    let mut others = Vec::new();
     for pid in proc.pids()? {
         if pid == Pid::own() || Some(pid) == identity.monitor.map(|monitor| monitor.pid) {
             continue;
         }
-        if let Ok(process) = proc.process(pid)
-            && let Some(member) = look(&process, identity, &beneath)
+        let Ok((process, stat)) = opened(proc, pid) else {
+            continue;
+        };
+        let link = (stat.id, stat.parent);
+        match look(&process, &stat, identity, &beneath) {
+            Some(member) if member.tie == Tie::Proven => {
+                found.insert(pid, member);
+            }
+            Some(member) => {
+                others.push(link);
+                marked.push(member);
+            }
+            None => others.push(link),
+        }
+    }
+    found.extend(marked.into_iter().map(|member| (member.id.pid, member)));
+    // Children of who is proven by itself: they may have left the group, and have taken the mark off.
+    while let Some(at) = others.iter().position(|link| is_beneath(link, &found)) {
+        let (id, _) = others.swap_remove(at);
+        beneath.push(id);
+        if let Ok((process, stat)) = opened(proc, id.pid)
+            && let Some(member) = look(&process, &stat, identity, &beneath)
         {
-            found.insert(pid, member);
+            found.insert(id.pid, member);
         }
     }
     Ok(found.into_values().collect())
+}
+
+fn opened(proc: &Proc, pid: Pid) -> Result<(ProcessDir, Stat), ReadError> {
+    let process = proc.process(pid)?;
+    let stat = process.stat()?;
+    Ok((process, stat))
+}
+
+/// Whether a process's parent is a proven member.
+fn is_beneath((id, parent): &(ProcessId, Option<Pid>), found: &BTreeMap<Pid, Member>) -> bool {
+    let parent = parent.and_then(|parent| found.get(&parent));
+    parent.is_some_and(|parent| parent.tie == Tie::Proven && parent.id.start <= id.start)
 }
 
 /// The process of this number as a living member of the session; `None` where it is none, or is the calling process.
@@ -71,14 +114,19 @@ pub(super) fn see(
     pid: Pid,
     identity: &GroupIdentity,
 ) -> Result<Option<Member>, ReadError> {
-    let process = proc.process(pid)?;
-    Ok(look(&process, identity, &[]).filter(|member| member.id.pid != Pid::own()))
+    let (process, stat) = opened(proc, pid)?;
+    Ok(look(&process, &stat, identity, &[]).filter(|member| member.id.pid != Pid::own()))
 }
 
-/// The processes beneath the leader and the monitor, each by its identity.
-fn beneath(proc: &Proc, identity: &GroupIdentity) -> Result<Vec<ProcessId>, ReadError> {
-    let mut all = Vec::new();
-    for root in identity.monitor.into_iter().chain(identity.leader()) {
+/// The processes beneath the leader, the monitor and those that are known, and these themselves, each by its identity.
+fn beneath(
+    proc: &Proc,
+    identity: &GroupIdentity,
+    known: &[ProcessId],
+) -> Result<Vec<ProcessId>, ReadError> {
+    let mut all = known.to_vec();
+    let roots = identity.monitor.into_iter().chain(identity.leader());
+    for root in roots.chain(known.iter().copied()) {
         if liveness::of(proc, root) == liveness::Liveness::Alive {
             tree::walk(proc, root.pid, |found| all.push(found.stat.id))?;
         }
@@ -86,8 +134,12 @@ fn beneath(proc: &Proc, identity: &GroupIdentity) -> Result<Vec<ProcessId>, Read
     Ok(all)
 }
 
-fn look(process: &ProcessDir, identity: &GroupIdentity, beneath: &[ProcessId]) -> Option<Member> {
-    let stat = process.stat().ok()?;
+fn look(
+    process: &ProcessDir,
+    stat: &Stat,
+    identity: &GroupIdentity,
+    beneath: &[ProcessId],
+) -> Option<Member> {
     let running = liveness::running_threads(process, stat.state).ok()?;
     let state = *running.first()?;
     let recorded = identity.autogroup.map(Autogroup::Id);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::destroy::Destroy;
 use super::destroyed::{Destroyed, Progress, StrayPolicy, strays_json};
-use super::grip::not_running;
+use super::grip::{not_proven, not_running};
 use super::inspect::{MemberInfo, Processes, partial};
 use super::reach::Reach;
 use super::session::Session;
@@ -211,8 +211,12 @@ pub(super) fn processes(session: &Session) -> Result<Processes> {
 /// `signal`: to everybody whom one look shows and proves.
 pub(super) fn signal(session: &Session, signal: i32) -> Result<Sent> {
     let identity = known(session)?;
-    let (sent, denied) =
-        group::signal_members(&Reach::proc()?, &identity, signal).or_code(Code::Internal)?;
+    let proc = Reach::proc()?;
+    if !identity.is_of_here(&proc).or_code(Code::Internal)? {
+        let why = "it was recorded in an earlier boot or in another pid namespace";
+        return Err(not_proven(&session.id, why));
+    }
+    let (sent, denied) = group::signal_members(&proc, &identity, signal).or_code(Code::Internal)?;
     let refused = |process: ProcessId| (process.pid, "it may not be signalled".to_owned());
     Ok(Sent {
         sent: sent.iter().map(|process| process.pid).collect(),
