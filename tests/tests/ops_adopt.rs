@@ -10,8 +10,8 @@ use cgleaf_tests::require;
 use cgleaf_tests::scratch::wait_until;
 use cgleaf_tests::session::is_dead;
 
-/// A program outside of every session, killed and reaped with this value.
-struct Outside(Child);
+/// A program outside of every session, and whether it leads a process group; killed and reaped with this value.
+struct Outside(Child, bool);
 
 impl Outside {
     /// In a process group of its own, or in the test's.
@@ -22,7 +22,7 @@ impl Outside {
         if own_group {
             command.process_group(0);
         }
-        Self(command.spawn().unwrap())
+        Self(command.spawn().unwrap(), own_group)
     }
 
     fn pid(&self) -> i32 {
@@ -41,6 +41,11 @@ impl Outside {
 
 impl Drop for Outside {
     fn drop(&mut self) {
+        if self.1 {
+            // With what it started and nobody took in. It is not reaped yet, so that the group's number is its own.
+            let group = nix::unistd::Pid::from_raw(self.pid());
+            let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
