@@ -38,8 +38,9 @@ pub(super) enum Asked {
 const MOST_STARTS: u32 = 3;
 /// How long to wait before looking again for a helper that is just ending, or just beginning.
 const PAUSE: Duration = Duration::from_millis(5);
-/// How long a helper that has its lock may be without a socket: it binds that right after, on a loaded machine too.
-const BINDING: Duration = Duration::from_secs(3);
+/// How long a helper that has its lock may be without a socket: it takes the one, finds its place, and binds the other. On a
+/// loaded machine that takes a second.
+const BINDING: Duration = Duration::from_secs(10);
 
 /// Asks the helpers in their order for something that begins a session.
 ///
@@ -47,15 +48,7 @@ const BINDING: Duration = Duration::from_secs(3);
 /// Every refusal but "place not served" and a move that was denied; HELPER_UNREACHABLE for a named socket where nobody
 /// listens, or when the time is over.
 pub(super) fn ask(site: &Site<'_>, request: &Request) -> Result<Asked> {
-    Search {
-        site,
-        request,
-        deadline: Deadline::after(Deadline::REQUEST),
-        said: Vec::new(),
-        refused_at: Vec::new(),
-        locked: None,
-    }
-    .run()
+    Search::new(site, request).run()
 }
 
 /// A helper that serves this process, started if none answers: for what needs one although it begins no session, as the
@@ -107,14 +100,7 @@ pub(super) fn reasons(said: &[String]) -> String {
 /// # Errors
 /// HELPER_UNREACHABLE: it cannot be started, or a socket was named.
 pub(crate) fn start_own(site: &Site<'_>) -> Result<Client> {
-    let mut search = Search {
-        site,
-        request: &Request::Status,
-        deadline: Deadline::after(Deadline::REQUEST),
-        said: Vec::new(),
-        refused_at: Vec::new(),
-        locked: None,
-    };
+    let mut search = Search::new(site, &Request::Status);
     while let Some(way) = search.way_to_start() {
         search.said.clear();
         let attempt = match Client::connect(&way.socket(site.base)) {
@@ -155,7 +141,18 @@ enum Attempt {
     Locked,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(site: &'a Site<'_>, request: &'a Request) -> Self {
+        Self {
+            site,
+            request,
+            deadline: Deadline::after(Deadline::REQUEST),
+            said: Vec::new(),
+            refused_at: Vec::new(),
+            locked: None,
+        }
+    }
+
     fn run(mut self) -> Result<Asked> {
         let mut starts = 1;
         loop {

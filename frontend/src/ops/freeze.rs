@@ -96,6 +96,10 @@ pub fn freeze(reach: &Reach, session: &Session) -> Result<Freeze> {
 /// # Errors
 /// As [`freeze`].
 pub fn hold_for(reach: &Reach, session: &Session, time: Duration) -> Result<()> {
+    reach.no_lost_hold(session, held_for(reach, session, time))
+}
+
+fn held_for(reach: &Reach, session: &Session, time: Duration) -> Result<()> {
     let mut grip = reach.grip(session, Role::Client)?;
     grip.request_freeze(FreezeFlag::Hold)?;
     match grip.until_frozen(Deadline::after(KERNEL))? {
@@ -108,15 +112,24 @@ pub fn hold_for(reach: &Reach, session: &Session, time: Duration) -> Result<()> 
         }
     }
     let end = grip.wait_for_end(Some(Deadline::after(time)))?;
-    if end == WaitEnd::Removed {
-        return Ok(());
+    if end != WaitEnd::Removed {
+        grip.release()?;
     }
-    match grip.release() {
-        // Its helper died, and the hold with it. The next one, which this finds or starts, thaws what nobody holds.
-        Err(error) if error.code() == Code::HelperUnreachable => {
-            reach.try_grip(session, Role::Client).map(|_| ())
+    Ok(())
+}
+
+impl Reach {
+    /// What came of an action that holds a leaf. Where its helper died under it, so did the hold, and yet the leaf stands still
+    /// until the next helper looks at it: that one is found, or started, for this.
+    pub(super) fn no_lost_hold<T>(&self, session: &Session, done: Result<T>) -> Result<T> {
+        if let Err(error) = &done
+            && error.code() == Code::HelperUnreachable
+            // The kernel's answer: the connection has ended. One that does not answer has its hold still.
+            && error.details().contains_key("errno")
+        {
+            let _ = self.try_grip(session, Role::Client);
         }
-        other => other,
+        done
     }
 }
 

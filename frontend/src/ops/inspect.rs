@@ -60,6 +60,10 @@ pub fn processes(reach: &Reach, session: &Session) -> Result<Processes> {
     if session.tier() == Tier::Group {
         return super::group_tier::processes(session);
     }
+    reach.no_lost_hold(session, members_of(reach, session))
+}
+
+fn members_of(reach: &Reach, session: &Session) -> Result<Processes> {
     let mut grip = reach.grip(session, Role::Client)?;
     let proc = Reach::proc()?;
     // While they are held all of them sleep, and just after it all of them wake: what they do is read before.

@@ -37,6 +37,10 @@ pub fn signal(reach: &Reach, session: &Session, signal: i32) -> Result<Signalled
     if session.tier() == Tier::Group {
         return super::group_tier::signal(session, signal)?.into_result(session, signal);
     }
+    reach.no_lost_hold(session, signal_members(reach, session, signal))
+}
+
+fn signal_members(reach: &Reach, session: &Session, signal: i32) -> Result<Signalled> {
     let mut grip = reach.grip(session, Role::Client)?;
     // An ancestor that is frozen holds them as well as we could.
     let held = if grip.state.ancestor_frozen {
