@@ -128,11 +128,12 @@ fn ctrl_c_leaves_top_as_a_person_expects() {
     let program = sandbox.program().display().to_string();
     let terminal = Terminal::run(
         &sandbox,
-        &format!("{program} top; echo left $?; stty -a; exec cat"),
+        &format!("{program} top; echo left $?; stty -a; echo shown; exec cat"),
     );
     terminal.wait_for("0 sessions");
     terminal.type_key("C-c");
-    let screen = terminal.wait_for("left 0");
+    let screen = terminal.wait_for("shown");
+    assert!(screen.contains("left 0"), "{screen}");
     for setting in [" icanon", " echo ", "isig"] {
         assert!(
             screen.contains(setting),
