@@ -291,6 +291,17 @@ impl Sandbox {
         fs::read_to_string(file).ok()?.lines().next()?.parse().ok()
     }
 
+    /// Kills the helper, and waits until it has ended.
+    ///
+    /// # Panics
+    /// Where there is none, or it does not end.
+    pub fn kill_helper(&self) {
+        let helper = self.helper_pid().expect("a helper");
+        let pid = nix::unistd::Pid::from_raw(helper);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("kill the helper");
+        wait_until("the helper's end", || self.helper_pid() != Some(helper));
+    }
+
     /// A session's leaf.
     #[must_use]
     pub fn leaf(&self, session: &str) -> PathBuf {

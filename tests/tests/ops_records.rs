@@ -231,13 +231,7 @@ fn an_edited_record_without_a_helper_is_no_proof_of_an_end() {
             !record["exit"].is_null() && sandbox.members(session).len() == 1
         });
         edited(&sandbox, session, change);
-        let helper = sandbox.helper_pid().expect("a helper");
-        nix::sys::signal::kill(
-            nix::unistd::Pid::from_raw(helper),
-            nix::sys::signal::Signal::SIGKILL,
-        )
-        .expect("kill it");
-        wait_until("its end", || sandbox.helper_pid().is_none());
+        sandbox.kill_helper();
         // Where leaves are made here is not told either.
         let mut destroys = sandbox.cgleaf(["destroy", session]);
         destroys.env_remove("CGLEAF_SCOPE_DIR");

@@ -8,7 +8,7 @@ use cgleaf_shared::process::{Pid, Proc, ProcessId, ReadError};
 use super::engine::{Answer, Destroy, Doubt, Refusal};
 use super::guards::AllGuards;
 use super::held::Held;
-use super::identity::GroupIdentity;
+use super::identity::{GroupIdentity, NOT_OF_HERE};
 use super::members::{Member, Tie, members, members_and, signal_member};
 use super::newcomers::{Followed, Newcomers};
 use super::procfs::ProcfsKernel;
@@ -77,8 +77,8 @@ pub fn destroy(
 ) -> Result<DestroyReport, ReadError> {
     let proc = Proc::system()?;
     if !identity.is_of_here(&proc)? {
-        let why = "it was recorded in an earlier boot or in another pid namespace";
-        return Ok(DestroyReport::new(Outcome::Refused(why.to_owned()), 0));
+        let why = NOT_OF_HERE.to_owned();
+        return Ok(DestroyReport::new(Outcome::Refused(why), 0));
     }
     let before = members(&proc, identity)?;
     let outcome = match identity.monitor {
@@ -290,9 +290,7 @@ fn outcome_of(answer: Answer) -> Outcome {
         Answer::Alive(Doubt::NotPermitted) => partial(
             "this user may not signal any of its members, or is one of them and would stop itself",
         ),
-        Answer::Refused(Refusal::OtherBoot) => Outcome::Refused(
-            "it was recorded in an earlier boot or in another pid namespace".to_owned(),
-        ),
+        Answer::Refused(Refusal::OtherBoot) => Outcome::Refused(NOT_OF_HERE.to_owned()),
         Answer::Refused(Refusal::Unproven) => Outcome::Refused(
             "the number of its group belongs to processes that are not its own".to_owned(),
         ),

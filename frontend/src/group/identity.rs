@@ -77,6 +77,10 @@ impl Leader {
     }
 }
 
+/// Why nothing is done by a record that is not of here ([`GroupIdentity::is_of_here`]).
+pub(crate) const NOT_OF_HERE: &str =
+    "it was recorded in an earlier boot or in another pid namespace";
+
 impl GroupIdentity {
     /// Records a leader. `directory` is where this `/proc` shows it, if it does.
     pub(super) fn record(

@@ -333,11 +333,20 @@ fn remove_log(store: &Store, record: &Record) -> Result<()> {
 fn take_logs(reach: &Reach, store: &Store, dry_run: bool, done: &mut Gc) -> Result<()> {
     for id in store.logs()? {
         // With its record its log goes too.
-        let has_owner = done.removed.contains(&id) || reach.by_id(&id)?.is_some();
-        if has_owner || (!dry_run && !take_log(store, &id)?) {
+        if done.removed.contains(&id) || reach.by_id(&id)?.is_some() {
             continue;
         }
-        done.logs.push(id);
+        let taken = if dry_run {
+            Ok(true)
+        } else {
+            take_log(store, &id)
+        };
+        match taken {
+            Ok(true) => done.logs.push(id),
+            Ok(false) => {}
+            // One that is no file is nobody's log, and keeps no other from being taken.
+            Err(error) => done.trouble.push(error.message().to_owned()),
+        }
     }
     Ok(())
 }
@@ -349,9 +358,10 @@ fn take_log(store: &Store, id: &SessionId) -> Result<bool> {
         Err(error) if error.code() == Code::Usage => return Ok(false),
         Err(error) => return Err(error),
     }
-    store.remove_log(id)?;
+    let removed = store.remove_log(id);
+    // The claim was made for this alone, and goes also where the log does not.
     store.forget(id)?;
-    Ok(true)
+    removed.map(|()| true)
 }
 
 fn lift_tombstones(reach: &Reach, store: &Store, dry_run: bool, done: &mut Gc) -> Result<()> {

@@ -213,8 +213,7 @@ pub(super) fn signal(session: &Session, signal: i32) -> Result<Sent> {
     let identity = known(session)?;
     let proc = Reach::proc()?;
     if !identity.is_of_here(&proc).or_code(Code::Internal)? {
-        let why = "it was recorded in an earlier boot or in another pid namespace";
-        return Err(not_proven(&session.id, why));
+        return Err(not_proven(&session.id, group::NOT_OF_HERE));
     }
     let (sent, denied) = group::signal_members(&proc, &identity, signal).or_code(Code::Internal)?;
     let refused = |process: ProcessId| (process.pid, "it may not be signalled".to_owned());

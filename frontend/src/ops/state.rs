@@ -18,7 +18,8 @@ pub(super) const LEADER_OUTSIDE: &str =
     "its leader was moved out of its leaf and runs on; `cgleaf destroy --strays kill` ends it";
 
 /// What is odd about a session whose record does not tell of its leaf.
-const ANOTHER_LEAF: &str = "its record tells of another leaf than its helper has, which is the one that is shown and acted on";
+const ANOTHER_LEAF: &str =
+    "its record tells of another leaf than its helper has, which is the one that is shown";
 
 /// The states of DESIGN 4.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

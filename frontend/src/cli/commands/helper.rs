@@ -104,7 +104,8 @@ fn not_asked(looked: &Looked) -> Error {
 
 /// Ends each helper that has no session, and one that has lost its socket. That none runs is fine.
 fn stop(context: &Context) -> Result<u8> {
-    let (clients, looked) = context.reach().helpers();
+    let reach = context.reach();
+    let (clients, looked) = reach.helpers();
     let mut stopped = Vec::new();
     let mut refused = None;
     for mut client in clients {
@@ -115,7 +116,6 @@ fn stop(context: &Context) -> Result<u8> {
         }
     }
     // The system's and the containers' helpers are not this user's to end.
-    let reach = context.reach();
     let root = reach.base().root();
     let ours = looked.iter().filter(|one| one.socket.starts_with(root));
     let trouble = ours.filter(|one| one.is_trouble());
