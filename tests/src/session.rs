@@ -6,8 +6,9 @@ use std::process::{Child, Stdio};
 use cgleaf::base::{Base, Surroundings};
 use cgleaf::ops::Reach;
 use cgleaf_shared::id::Uid;
+use cgleaf_shared::process::{Pid, Pidfd};
 
-use crate::frontend::{Sandbox, wait_for};
+use crate::frontend::{Sandbox, finish, wait_for};
 use crate::scratch::wait_until;
 
 /// A session whose leader is a child of the test, killed and reaped with this value. The rest of it goes with the sandbox.
@@ -48,7 +49,60 @@ impl Drop for Background {
     }
 }
 
+/// A session that `cgleaf start` has made, whose leader is killed with this value.
+#[derive(Debug)]
+pub struct Started {
+    leader: Pidfd,
+    pid: Pid,
+}
+
+impl Started {
+    /// The leader's pid.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Whether the leader has not ended.
+    ///
+    /// # Panics
+    /// Where that cannot be told.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        self.leader.is_alive().expect("poll")
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.leader.send_signal(nix::libc::SIGKILL);
+    }
+}
+
 impl Sandbox {
+    /// `cgleaf start` of a program in the group tier.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    pub fn started_in_a_group<S: AsRef<OsStr>>(
+        &self,
+        session: &str,
+        options: &[&str],
+        words: impl IntoIterator<Item = S>,
+    ) -> Started {
+        let mut command = self.cgleaf(["start", "--quiet", "--tier", "group"]);
+        command.args(["--session", session]).args(options);
+        command.arg("--").args(words);
+        finish(command).expect(0);
+        let record = self.record(session).expect("a record");
+        let leader = record["leader"]["pid"].as_i64().expect("a leader");
+        let pid = Pid::new(i32::try_from(leader).expect("a pid")).expect("a pid");
+        Started {
+            leader: Pidfd::open(pid).expect("a leader"),
+            pid,
+        }
+    }
+
     /// `cgleaf exec` of a program, in the background. It comes back when the program is in its leaf and its record says so.
     ///
     /// # Panics

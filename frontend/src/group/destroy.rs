@@ -9,6 +9,7 @@ use super::engine::{Answer, Destroy, Doubt, Refusal};
 use super::guards::AllGuards;
 use super::held::Held;
 use super::identity::{GroupIdentity, NOT_OF_HERE};
+use super::look::unfit;
 use super::members::{Member, Tie, members, members_and, signal_member};
 use super::newcomers::{Followed, Newcomers};
 use super::procfs::ProcfsKernel;
@@ -76,8 +77,7 @@ pub fn destroy(
     options: &DestroyOptions<'_>,
 ) -> Result<DestroyReport, ReadError> {
     let proc = Proc::system()?;
-    if !identity.is_of_here(&proc)? {
-        let why = NOT_OF_HERE.to_owned();
+    if let Some(why) = unfit(&proc, identity)? {
         return Ok(DestroyReport::new(Outcome::Refused(why), 0));
     }
     let before = members(&proc, identity)?;
@@ -132,10 +132,9 @@ impl DestroyReport {
                     Ok(Followed::TooMany) | Err(_) => {}
                 }
             }
-            let (alive, strays) = seen.into_iter().partition(|member| {
-                member.tie == Tie::Proven
-                    && (identity.pgid.is_none() || member.group == identity.pgid)
-            });
+            let (alive, strays) = seen
+                .into_iter()
+                .partition(|member| member.is_of_its_group(identity));
             (self.alive, self.strays) = (alive, strays);
             if self.outcome == Outcome::Ended && !self.alive.is_empty() {
                 let why = "its end was proven, and yet a member was seen alive behind it";
@@ -213,10 +212,11 @@ fn ask_monitor(
     held.wait_for_end(options.timeout)
 }
 
-/// The monitor has gone. If it had the end recorded, that is the proof; else somebody killed it, and its orphans went to
-/// PID 1: what is left is proven as far as a group goes.
+/// The monitor has gone. If it had the end recorded, that is the proof, unless a member is seen all the same; else somebody
+/// killed it, and its orphans went to PID 1: what is left is proven as far as a group goes.
 fn after_monitor(proc: &Proc, identity: &GroupIdentity, options: &DestroyOptions<'_>) -> Outcome {
-    if (options.end_recorded)() {
+    let is_seen = |seen: Vec<Member>| seen.iter().any(|one| one.is_of_its_group(identity));
+    if (options.end_recorded)() && !members(proc, identity).is_ok_and(is_seen) {
         return Outcome::Ended;
     }
     match end_without_monitor(proc, identity, options, &[]) {
@@ -306,6 +306,11 @@ fn end_leader(proc: &Proc, identity: &GroupIdentity, options: &DestroyOptions<'_
             "its leader cannot be told from another process; {unseen}"
         ));
     };
+    if !leader.pid.may_be_signalled() {
+        return Outcome::Partial(format!(
+            "its leader is the first process of this pid namespace, and all others are beneath it; {unseen}"
+        ));
+    }
     match liveness::of(proc, leader) {
         Liveness::Unknown(why) => return Outcome::Partial(format!("{why}; {unseen}")),
         Liveness::Dead => return Outcome::Partial(format!("its leader has ended; {unseen}")),

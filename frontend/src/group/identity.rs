@@ -135,6 +135,11 @@ impl GroupIdentity {
         Ok(proc.boot_id()? == self.boot_id && proc.own_pid_namespace().ok() == self.pid_ns)
     }
 
+    /// Is this process readably of another setsid than the recorded one?
+    pub(super) fn is_outside_of_its_autogroup(&self, process: &ProcessDir) -> bool {
+        matches!((self.autogroup, process.autogroup()), (Some(recorded), Ok(Autogroup::Id(id))) if id != recorded)
+    }
+
     /// Does this value of [`MARK_VARIABLE`] carry the session's mark, alone or with those of outer and inner sessions?
     #[must_use]
     pub fn is_marked(&self, value: &[u8]) -> bool {

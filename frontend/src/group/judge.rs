@@ -5,6 +5,7 @@ use std::time::Duration;
 use cgleaf_shared::process::liveness::{self, Liveness};
 use cgleaf_shared::process::{Proc, ReadError};
 
+use super::contradiction::contradiction;
 use super::gc::{GC_LOOKS, Gc, Judgement, Keep};
 use super::guards::AllGuards;
 use super::identity::GroupIdentity;
@@ -37,6 +38,9 @@ pub fn gc_judges_over(
     }
     if !identity.is_of_here(&proc)? {
         return kept("recorded in another pid namespace");
+    }
+    if let Some(why) = contradiction(&proc, identity) {
+        return Ok(GcVerdict::Kept(format!("its record does not fit: {why}")));
     }
     if let Some(monitor) = identity.monitor {
         match liveness::of(&proc, monitor) {

@@ -15,7 +15,7 @@ use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, pipe2, setsid};
 
 use super::channel::{Channel, Order, Received, Report};
 use super::identity::{GroupIdentity, Leader};
-use super::monitor::{Exit, Leftovers, Monitor, OnEnd, signal_fd};
+use super::monitor::{Exit, Leftovers, Monitor, NAME, OnEnd, signal_fd};
 use crate::sys::{self, Disposition, Forked};
 
 /// How a program is started.
@@ -387,7 +387,7 @@ fn program_main(
 fn detach(keep: &[BorrowedFd<'_>]) {
     let _ = setsid();
     let _ = chdir("/");
-    let _ = set_name(c"cgleaf-monitor");
+    let _ = set_name(NAME);
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         let _ = dup2_stdin(&null);
         let _ = dup2_stdout(&null);

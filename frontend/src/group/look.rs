@@ -5,15 +5,18 @@ use std::time::Duration;
 use cgleaf_shared::process::liveness::{self, GroupProbe, Liveness};
 use cgleaf_shared::process::{Proc, ReadError};
 
+use super::contradiction::contradiction;
 use super::gc::GC_LOOKS;
-use super::identity::GroupIdentity;
-use super::members::{Member, members};
+use super::identity::{GroupIdentity, NOT_OF_HERE};
+use super::members::members;
 
 /// What looks show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// Somebody of it lives: its monitor, or these.
-    Alive(Vec<Member>),
+    /// Somebody of it lives: its monitor, its leader, or a member.
+    Alive,
+    /// Only what has left its group lives, or carries its mark.
+    Strays,
     /// Nobody was seen, in as many looks as gc takes: a chain of forks may have kept out of them. Only [`super::destroy`] and
     /// [`super::gc_judges_over`], which stop a group to look at it, prove more.
     Nobody,
@@ -21,33 +24,60 @@ pub enum Seen {
     Gone,
     /// It was recorded in another boot or pid namespace.
     Elsewhere,
+    /// The kernel says that its record's parts do not fit. Why.
+    Contradicted(String),
 }
 
-/// Looks at a session.
+/// Why nothing may be done by a record, if nothing may: it is of another boot or pid namespace, or the kernel contradicts it.
+///
+/// # Errors
+/// If the boot id cannot be read.
+pub fn unfit(proc: &Proc, identity: &GroupIdentity) -> Result<Option<String>, ReadError> {
+    if identity.is_of_here(proc)? {
+        return Ok(contradiction(proc, identity));
+    }
+    Ok(Some(NOT_OF_HERE.to_owned()))
+}
+
+/// Looks at a session that is not known to be over.
 ///
 /// # Errors
 /// If /proc cannot be read.
 pub fn look(proc: &Proc, identity: &GroupIdentity) -> Result<Seen, ReadError> {
+    for _ in 0..GC_LOOKS {
+        match look_once(proc, identity)? {
+            Seen::Nobody => std::thread::sleep(Duration::from_micros(200)),
+            told => return Ok(told),
+        }
+    }
+    look_once(proc, identity)
+}
+
+/// The same by one look, for a session that is said to be over: whoever has written that knew it better than looks do.
+///
+/// # Errors
+/// If /proc cannot be read.
+pub fn look_once(proc: &Proc, identity: &GroupIdentity) -> Result<Seen, ReadError> {
     if !identity.is_of_here(proc)? {
         return Ok(Seen::Elsewhere);
     }
+    if let Some(why) = contradiction(proc, identity) {
+        return Ok(Seen::Contradicted(why));
+    }
+    let mut named = identity.monitor.into_iter().chain(identity.leader());
+    if named.any(|process| liveness::of(proc, process) == Liveness::Alive) {
+        return Ok(Seen::Alive);
+    }
     let seen = members(proc, identity)?;
-    let watched = identity
-        .monitor
-        .is_some_and(|monitor| liveness::of(proc, monitor) == Liveness::Alive);
-    if watched || !seen.is_empty() {
-        return Ok(Seen::Alive(seen));
+    if seen.iter().any(|member| member.is_of_its_group(identity)) {
+        return Ok(Seen::Alive);
+    }
+    if !seen.is_empty() {
+        return Ok(Seen::Strays);
     }
     let group = identity.pgid.map(liveness::probe_group);
-    if matches!(group, Some(Ok(GroupProbe::Gone))) {
-        return Ok(Seen::Gone);
-    }
-    for _ in 0..GC_LOOKS {
-        let seen = members(proc, identity)?;
-        if !seen.is_empty() {
-            return Ok(Seen::Alive(seen));
-        }
-        std::thread::sleep(Duration::from_micros(200));
-    }
-    Ok(Seen::Nobody)
+    Ok(match group {
+        Some(Ok(GroupProbe::Gone)) => Seen::Gone,
+        _ => Seen::Nobody,
+    })
 }

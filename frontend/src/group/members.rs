@@ -41,6 +41,14 @@ pub struct Member {
     pub tie: Tie,
 }
 
+impl Member {
+    /// Is it proven to be the session's, and not outside of the group that was recorded?
+    #[must_use]
+    pub fn is_of_its_group(&self, identity: &GroupIdentity) -> bool {
+        self.tie == Tie::Proven && (identity.pgid.is_none() || self.group == identity.pgid)
+    }
+}
+
 /// Every living process that is seen to be of the session: in its group, of its autogroup, beneath its leader or its
 /// monitor, or marked. Not the calling process. One look: a chain of forks keeps out of it.
 ///
@@ -143,7 +151,8 @@ fn look(
     let running = liveness::running_threads(process, stat.state).ok()?;
     let state = *running.first()?;
     let recorded = identity.autogroup.map(Autogroup::Id);
-    let proven = identity.leader() == Some(stat.id)
+    let proven = (identity.leader() == Some(stat.id)
+        && !identity.is_outside_of_its_autogroup(process))
         || (recorded.is_some() && process.autogroup().ok() == recorded)
         || beneath.contains(&stat.id);
     let marked = || {

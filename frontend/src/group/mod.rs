@@ -4,6 +4,7 @@
 //! state machine each over a small [`kernel::Kernel`], with the states of tla/Group.tla.
 
 mod channel;
+mod contradiction;
 pub mod destroy;
 pub mod engine;
 pub mod exec;
@@ -27,10 +28,9 @@ mod tree;
 
 pub use destroy::{DestroyOptions, DestroyReport, Outcome, StrayPolicy, destroy};
 pub use exec::{NO_GROUP_NOTICE, prepare_exec};
-pub(crate) use identity::NOT_OF_HERE;
 pub use identity::{GroupIdentity, MARK_VARIABLE};
 pub use judge::{GcVerdict, gc_judges_over};
 pub use launch::{LaunchError, LaunchOptions, Launched, RunEvent, Running, launch};
-pub use look::{Seen, look};
+pub use look::{Seen, look, look_once, unfit};
 pub use members::{Member, Tie, members, signal_members};
 pub use monitor::{Exit, Leftovers};

@@ -4,6 +4,7 @@
 //! `run` itself cannot be this: it may have inherited children that are not the session's (`sleep 30 & exec cgleaf run …`).
 
 use std::collections::HashSet;
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -18,6 +19,9 @@ use nix::sys::wait::WaitPidFlag;
 use super::channel::{Channel, Order, Received, Report};
 use super::tree;
 use crate::sys::{self, Change};
+
+/// What a monitor is called, from before it is recorded until its end.
+pub(super) const NAME: &CStr = c"cgleaf-monitor";
 
 /// What becomes of what is left when the leader has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

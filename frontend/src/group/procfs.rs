@@ -225,15 +225,14 @@ fn threads_that_run(directory: &ProcessDir, stat: &Stat) -> Result<Vec<State>, R
     running_threads(directory, stat.state)
 }
 
-/// Is this member of the recorded session? The recorded leader is, by its start. Else the autogroup decides, where one was
-/// recorded and can be read: it differs exactly for those who are of another setsid. Only without one does the mark count.
+/// Is this member of the recorded session? The autogroup decides, where one was recorded and can be read: it differs exactly for
+/// those who are of another setsid. Else the recorded leader is, by its start; and last the mark counts.
 pub(super) fn proof(directory: &ProcessDir, stat: &Stat, identity: &GroupIdentity) -> Proof {
-    if identity.leader() == Some(stat.id) {
-        return Proof::Ours;
-    }
     match (identity.autogroup, directory.autogroup()) {
         (Some(recorded), Ok(Autogroup::Id(id))) if recorded == id => Proof::Ours,
-        (Some(_), Ok(_)) => Proof::NotOurs,
+        (Some(_), Ok(Autogroup::Id(_))) => Proof::NotOurs,
+        _ if identity.leader() == Some(stat.id) => Proof::Ours,
+        (Some(_), Ok(Autogroup::Default)) => Proof::NotOurs,
         (Some(_), Err(_)) => match proof_by_mark(directory, identity) {
             Proof::Ours => Proof::Ours,
             Proof::NotOurs | Proof::Unreadable => Proof::Unreadable,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cgleaf_shared::process::{Pidfd, Proc, ProcessId};
+use cgleaf_shared::process::{Pidfd, Proc, ProcessId, ReadError};
 use serde_json::Value;
 
 use super::destroy::Destroy;
@@ -40,12 +40,28 @@ fn identity(record: &Record) -> Result<Option<GroupIdentity>> {
     })
 }
 
-fn known(session: &Session) -> Result<GroupIdentity> {
-    let record = session.record().ok_or_else(|| not_running(session))?;
-    if record.phase.is_over() {
-        return Err(not_running(session));
+/// What may be acted on: a record of here that the kernel does not contradict, of a session that is not over.
+fn known(proc: &Proc, session: &Session) -> Result<GroupIdentity> {
+    let over = || not_running(session);
+    let record = session.record().ok_or_else(over)?;
+    let identity = identity(record)?.ok_or_else(over)?;
+    refuse_unfit(proc, session, &identity)?;
+    if record.phase.is_over() && !runs_on(proc, &identity).or_code(Code::Internal)? {
+        return Err(over());
     }
-    identity(record)?.ok_or_else(|| not_running(session))
+    Ok(identity)
+}
+
+fn refuse_unfit(proc: &Proc, session: &Session, identity: &GroupIdentity) -> Result<()> {
+    match group::unfit(proc, identity).or_code(Code::Internal)? {
+        Some(why) => Err(not_proven(&session.id, &why)),
+        None => Ok(()),
+    }
+}
+
+/// Whether one look shows that a session runs that is said to be over.
+fn runs_on(proc: &Proc, identity: &GroupIdentity) -> std::result::Result<bool, ReadError> {
+    group::look_once(proc, identity).map(|seen| seen == Seen::Alive)
 }
 
 /// Whether the monitor has written that it saw the end.
@@ -63,6 +79,8 @@ impl Destroy<'_> {
             // Its processes are recorded before their maker looks for the tombstone, which it finds now.
             return self.finish(session, progress);
         };
+        refuse_unfit(&Reach::proc()?, session, &identity)
+            .map_err(|error| answer(error, session, &progress))?;
         if !record.phase.is_over() {
             self.write_phase(session, Phase::Destroying, &mut progress);
         }
@@ -148,35 +166,46 @@ fn info(member: &Member) -> MemberInfo {
     }
 }
 
-/// How a session of this tier is, as one look shows it.
-pub(super) fn state(record: &Record) -> State {
-    if record.phase == Phase::Destroyed {
-        return State::Destroyed;
-    }
-    let seen = match (identity(record), Reach::proc()) {
-        (Err(_), _) => return State::Damaged,
-        (Ok(Some(identity)), Ok(proc)) => group::look(&proc, &identity),
-        _ => return State::Unknown,
+/// How a session of this tier is, as looks show it, and what is odd about it.
+pub(super) fn state(record: &Record) -> (State, Option<String>) {
+    let (identity, proc) = match (identity(record), Reach::proc()) {
+        (Ok(Some(identity)), Ok(proc)) => (identity, proc),
+        (Err(error), _) => return (State::Damaged, Some(error.message().to_owned())),
+        (_, Err(error)) => return (State::Unknown, Some(error.message().to_owned())),
+        (Ok(None), _) => return (State::Unknown, None),
     };
+    let seen = if record.phase.is_over() {
+        group::look_once(&proc, &identity)
+    } else {
+        group::look(&proc, &identity)
+    };
+    match seen {
+        Err(error) => (State::Unknown, Some(error.to_string())),
+        Ok(Seen::Contradicted(why)) => (State::Damaged, Some(why)),
+        Ok(seen) => (state_of(record, &seen), None),
+    }
+}
+
+fn state_of(record: &Record, seen: &Seen) -> State {
     match (seen, record.phase) {
-        (Ok(Seen::Alive(_)), Phase::Destroying) => State::Destroying,
-        (Ok(Seen::Alive(_)), Phase::Intent) => State::Starting,
-        (Ok(Seen::Alive(_)), _) => State::Running,
-        (Ok(Seen::Gone | Seen::Nobody), Phase::Destroying) => State::Destroying,
-        (Ok(Seen::Gone | Seen::Nobody), Phase::Intent) if record.maker.may_live() => {
-            State::Starting
-        }
-        (Ok(Seen::Gone | Seen::Nobody), _) => State::Ended,
-        (Ok(Seen::Elsewhere) | Err(_), _) => State::Unknown,
+        (Seen::Alive | Seen::Strays, Phase::Destroying) => State::Destroying,
+        (Seen::Alive | Seen::Strays, Phase::Intent) => State::Starting,
+        (Seen::Alive, _) | (Seen::Strays, Phase::Running) => State::Running,
+        // A destroy may have been told to look for no strays.
+        (_, Phase::Destroyed) => State::Destroyed,
+        (Seen::Elsewhere | Seen::Contradicted(_), _) => State::Unknown,
+        (_, Phase::Destroying) => State::Destroying,
+        (_, Phase::Intent) if record.maker.may_live() => State::Starting,
+        _ => State::Ended,
     }
 }
 
 /// Whether gc may forget it.
 pub(super) fn judge(reach: &Reach, record: &Record) -> std::result::Result<(), String> {
-    if record.phase.is_over() {
-        return Ok(());
-    }
     let identity = identity(record).map_err(|error| error.message().to_owned())?;
+    if record.phase.is_over() {
+        return is_over(identity.as_ref());
+    }
     let Some(identity) = identity else {
         let starting = record.phase != Phase::Intent || record.maker.may_live();
         return if starting {
@@ -196,10 +225,25 @@ pub(super) fn judge(reach: &Reach, record: &Record) -> std::result::Result<(), S
     }
 }
 
+/// A record may say that its session is over, and the kernel something else.
+fn is_over(identity: Option<&GroupIdentity>) -> std::result::Result<(), String> {
+    let Some(identity) = identity else {
+        return Ok(());
+    };
+    let proc = Reach::proc().map_err(|error| error.message().to_owned())?;
+    match group::look_once(&proc, identity) {
+        Ok(Seen::Alive) => Err("its record says that it is over, and it runs".to_owned()),
+        Ok(Seen::Contradicted(why)) => Err(format!("its record does not fit: {why}")),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// `ps`: whom one look shows.
 pub(super) fn processes(session: &Session) -> Result<Processes> {
-    let identity = known(session)?;
-    let seen = group::members(&Reach::proc()?, &identity).or_code(Code::Internal)?;
+    let proc = Reach::proc()?;
+    let identity = known(&proc, session)?;
+    let seen = group::members(&proc, &identity).or_code(Code::Internal)?;
     Ok(Processes {
         complete: false,
         members: seen.iter().map(info).collect(),
@@ -210,11 +254,8 @@ pub(super) fn processes(session: &Session) -> Result<Processes> {
 
 /// `signal`: to everybody whom one look shows and proves.
 pub(super) fn signal(session: &Session, signal: i32) -> Result<Sent> {
-    let identity = known(session)?;
     let proc = Reach::proc()?;
-    if !identity.is_of_here(&proc).or_code(Code::Internal)? {
-        return Err(not_proven(&session.id, group::NOT_OF_HERE));
-    }
+    let identity = known(&proc, session)?;
     let (sent, denied) = group::signal_members(&proc, &identity, signal).or_code(Code::Internal)?;
     let refused = |process: ProcessId| (process.pid, "it may not be signalled".to_owned());
     Ok(Sent {

@@ -11,7 +11,7 @@ use super::session::Session;
 use super::strays;
 use crate::error::Result;
 use crate::operations;
-use crate::records::{Phase, Tier};
+use crate::records::{Phase, Record, Tier};
 
 /// What is odd about a session whose leaf is empty while it runs.
 pub(super) const LEADER_OUTSIDE: &str =
@@ -165,6 +165,15 @@ impl Reach {
 
     /// Looks at a session.
     pub fn look(&self, session: &Session) -> Look {
+        if let Some(record) = kept_by_processes(session) {
+            let (state, remark) = super::group_tier::state(record);
+            return Look {
+                state,
+                leaf: LeafSeen::None,
+                populated: None,
+                remark,
+            };
+        }
         let leaf = self.see_leaf(session);
         let (populated, frozen) = events_of(&leaf);
         let mut remark = session.set_aside().map(str::to_owned);
@@ -283,6 +292,13 @@ fn over(session: &Session, phase: Option<Phase>) -> State {
     }
 }
 
+/// Its record, where its processes in this boot are all that there is to be looked at.
+fn kept_by_processes(session: &Session) -> Option<&Record> {
+    let record = session.record()?;
+    let former = BootId::current().is_ok_and(|boot| boot != record.maker.boot_id);
+    (session.tier() == Tier::Group && record.group.is_some() && !former).then_some(record)
+}
+
 /// A record without a leaf: its maker has not come so far, has failed, or there is no leaf in its tier.
 fn without_leaf(session: &Session) -> State {
     let Some(record) = session.record() else {
@@ -291,9 +307,6 @@ fn without_leaf(session: &Session) -> State {
     let former = BootId::current().is_ok_and(|boot| boot != record.maker.boot_id);
     match record.phase {
         _ if former => over(session, Some(record.phase)),
-        _ if record.tier == Tier::Group && record.group.is_some() => {
-            super::group_tier::state(record)
-        }
         Phase::Destroyed => State::Destroyed,
         Phase::Ended => State::Ended,
         Phase::Intent if record.maker.may_live() => State::Starting,

@@ -1,11 +1,10 @@
 //! The directory of the records.
 
-use cgleaf_shared::attestation::Attestation;
-use cgleaf_shared::cgroup::leaf_name;
 use cgleaf_shared::id::{BootId, SessionId};
 use cgleaf_shared::process::{Liveness, Proc, liveness};
 
-use super::record::{FORMAT, Maker, Phase, Record, Tier};
+use super::contradiction::contradiction;
+use super::record::{FORMAT, Maker, Record};
 use crate::base::{Base, machine_id};
 use crate::error::{Code, Error, OrCode, Result};
 use crate::private_dir::{Content, PrivateDir};
@@ -292,51 +291,10 @@ pub fn parse(bytes: &[u8], session: &SessionId) -> Found {
             damaged("another machine wrote it".to_owned(), true, Some(value))
         }
         Ok(record) => match contradiction(&record) {
-            Some(why) => damaged(why.to_owned(), false, Some(value)),
+            Some(why) => damaged(why, false, Some(value)),
             None => Found::Record(Box::new(record)),
         },
     }
-}
-
-/// What no version of ours writes: parts that do not speak of the same session. Whoever edits a record can make each part true
-/// by itself.
-fn contradiction(record: &Record) -> Option<&'static str> {
-    let attestation = record.attestation.as_ref();
-    if attestation.is_some_and(|stated| stated.session != record.session) {
-        return Some("what it states is about the leaf of another session");
-    }
-    if attestation.is_some_and(|stated| stated.boot_id != record.maker.boot_id) {
-        return Some("it speaks of two boots");
-    }
-    if record.tier == Tier::Group && attestation.is_some() {
-        return Some("it speaks of the group tier, and of a leaf");
-    }
-    let runs = record.phase == Phase::Running;
-    if runs && record.tier == Tier::Group && record.group.is_none() {
-        return Some("it speaks of the group tier, and of no process");
-    }
-    if runs && record.tier == Tier::Cgroup && attestation.is_none() {
-        return Some("its program was started, and it speaks of no leaf");
-    }
-    attestation.and_then(|stated| leaf_contradiction(record, stated))
-}
-
-/// The same for what is stated about a leaf.
-fn leaf_contradiction(record: &Record, stated: &Attestation) -> Option<&'static str> {
-    if stated.leaf_path.name() != Some(&leaf_name(&record.session)) {
-        return Some("the path that it states is not one of the session's leaf");
-    }
-    if !stated.leaf_path.is_within(&stated.domain_path) {
-        return Some("the leaf that it states lies outside of the directory that it states");
-    }
-    let Some(helper) = &record.helper else {
-        return Some("it speaks of a leaf, and of no helper");
-    };
-    let elsewhere = helper.scope.as_ref().is_some_and(|scope| {
-        (&scope.path, scope.id, scope.root_id)
-            != (&stated.domain_path, stated.domain_id, stated.root_id)
-    });
-    elsewhere.then_some("its helper is said to serve another directory than its leaf lies in")
 }
 
 impl Maker {
@@ -347,8 +305,9 @@ impl Maker {
     pub fn this_process() -> Result<Self> {
         let proc = Proc::system().or_code(Code::Internal)?;
         let pid = cgleaf_shared::process::Pid::own();
+        // Also where this /proc numbers processes in another way.
         let stat = proc
-            .process(pid)
+            .own()
             .and_then(|dir| dir.stat())
             .or_code(Code::Internal)?;
         let boot_id = BootId::current()?;
