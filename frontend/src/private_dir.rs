@@ -24,6 +24,8 @@ const MAX_FILE: u64 = 64 * 1024;
 const TEMPORARY: &str = ".new-";
 /// How many milliseconds are waited for a turn; what is done in one takes microseconds.
 const TURNS: u32 = 100;
+/// How often a file is opened again that was replaced just after it was opened.
+const REPLACED: u32 = 100;
 const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_DIRECTORY)
     .union(OFlag::O_CLOEXEC)
@@ -130,27 +132,43 @@ impl PrivateDir {
     /// # Errors
     /// If it cannot be opened or read.
     pub fn read(&self, name: &str) -> Result<Option<Content>, IoError> {
+        for _ in 1..REPLACED {
+            if let Some(seen) = self.read_once(name)? {
+                return Ok(seen);
+            }
+        }
+        let name = self.path.join(name);
+        Err(IoError::new("read", name, Errno::EAGAIN))
+    }
+
+    /// None if it lost its name between the opening and the look at it: somebody put a new one there, or took it away.
+    fn read_once(&self, name: &str) -> Result<Option<Option<Content>>, IoError> {
         let path = self.path.join(name);
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         let file = match openat(&self.fd, name, flags, Mode::empty()) {
             Ok(fd) => File::from(fd),
-            Err(Errno::ENOENT) => return Ok(None),
+            Err(Errno::ENOENT) => return Ok(Some(None)),
             Err(Errno::ELOOP) => {
-                return Ok(Some(Content::NotOurs("it is a symbolic link".to_owned())));
+                let why = "it is a symbolic link".to_owned();
+                return Ok(Some(Some(Content::NotOurs(why))));
             }
             Err(Errno::ENXIO) => {
-                return Ok(Some(Content::NotOurs("it is a socket".to_owned())));
+                return Ok(Some(Some(Content::NotOurs("it is a socket".to_owned()))));
             }
             Err(errno) => return Err(IoError::new("open", path, errno)),
         };
-        if let Some(why) = not_ours(&fstat(&file).context("stat", &path)?) {
-            return Ok(Some(Content::NotOurs(why)));
+        let stat = fstat(&file).context("stat", &path)?;
+        if stat.st_nlink == 0 {
+            return Ok(None);
+        }
+        if let Some(why) = not_ours(&stat) {
+            return Ok(Some(Some(Content::NotOurs(why))));
         }
         let mut bytes = Vec::new();
         file.take(MAX_FILE)
             .read_to_end(&mut bytes)
             .context("read", &path)?;
-        Ok(Some(Content::Bytes(bytes)))
+        Ok(Some(Some(Content::Bytes(bytes))))
     }
 
     /// Whether a name is there, whatever it is.

@@ -11,9 +11,14 @@ fn process_substitution_does_not_hold_the_pipe() {
     let Some(sandbox) = Sandbox::new() else {
         return;
     };
-    let script =
-        "cgleaf run -- bash -c 'exec > >(cat; sleep 1000); echo done' | cat; exit ${PIPESTATUS[0]}";
-    assert_eq!(finish(sandbox.bash(script)).expect(0), "done");
+    // Whoever is still to copy something when the program ends is ended too: tee writes its file last.
+    let copied = sandbox.runtime().join("copied");
+    let script = format!(
+        "cgleaf run -- bash -c 'exec > >(tee {copied}; sleep 1000); echo done; until [ -s {copied} ]; do sleep .05; done' \
+         | cat; exit ${{PIPESTATUS[0]}}",
+        copied = copied.display()
+    );
+    assert_eq!(finish(sandbox.bash(&script)).expect(0), "done");
 }
 
 /// B09: what left the program's POSIX session is not out of reach.

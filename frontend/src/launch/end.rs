@@ -11,7 +11,7 @@ use crate::client::interest::Regardless;
 use crate::client::{Client, Deadline, LeafEvents, places};
 use crate::error::{Code, Error, Result};
 use crate::ops::{self, DestroyOptions, Destroyed, Reach};
-use crate::records::{Exit, Found, Phase, Record, Store};
+use crate::records::{Phase, Record, Store};
 
 /// Whether nothing lives in the leaf.
 pub(super) fn is_over(events: &mut LeafEvents) -> bool {
@@ -90,8 +90,7 @@ pub(super) fn remove_untold(site: &Site<'_>, session: &SessionId) {
 /// Writes how the leader ended; the session goes on.
 pub(super) fn write_exit(claim: &Claim) {
     if let Some(store) = claim.store() {
-        let record = claim.record();
-        write_to(store, &record.session, record.exit, Phase::Running);
+        write_to(store, claim.record(), Phase::Running);
     }
 }
 
@@ -105,28 +104,20 @@ pub(super) fn write_the_end(claim: &Claim, events: &mut LeafEvents) {
         remove_empty(client, &target);
     }
     if let Some(store) = claim.store() {
-        let record = claim.record();
-        write_to(store, &record.session, record.exit, Phase::Ended);
+        write_to(store, claim.record(), Phase::Ended);
     }
     claim.release_name();
 }
 
 /// Adds to a record how the leader ended. A record that a destroy has in hand keeps its phase.
-pub(super) fn write_to(store: &Store, session: &SessionId, exit: Option<Exit>, phase: Phase) {
-    // A destroy may write between the reading and the writing; its phase then stands, and the status is added to that.
-    for _ in 0..3 {
-        let Ok(Some(Found::Record(mut current))) = store.read(session) else {
-            return;
-        };
-        current.exit = exit.or(current.exit);
+pub(super) fn write_to(store: &Store, of: &Record, phase: Phase) {
+    // What cannot be written now is told by the kernel later, but for the status.
+    let _ = store.revise(&of.session, Some(of.created), |current| {
+        current.exit = of.exit.or(current.exit);
         if current.phase < Phase::Destroying {
             current.phase = phase;
         }
-        // What cannot be written now is told by the kernel later, but for the status.
-        if !matches!(store.advance(&current), Ok(false)) {
-            return;
-        }
-    }
+    });
 }
 
 /// What is said of processes that outlived their program and were ended; nothing of none.

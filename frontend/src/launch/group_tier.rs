@@ -6,7 +6,6 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use cgleaf_shared::id::{SessionId, SessionName};
 use cgleaf_shared::process::Pid;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -27,7 +26,7 @@ use crate::group::{
     self, LaunchError, LaunchOptions, Launched, NO_GROUP_NOTICE, RunEvent, Running,
 };
 use crate::operations;
-use crate::records::{Exit, Found, Names, Phase, Record, Store, Tier};
+use crate::records::{Exit, Names, Phase, Record, Store, Tier};
 use crate::steps;
 use crate::trace::{self, Role};
 
@@ -158,33 +157,31 @@ fn launch(
     prepare: &dyn Fn(),
 ) -> std::result::Result<Launched, Failure> {
     let image = program.image(&claim.record().session, &options.mark)?;
-    let (session, name) = (claim.record().session.clone(), claim.record().name.clone());
+    let claimed = claim.record().clone();
     let become_it = || {
         prepare();
         restore_signals();
         image.execute()
     };
-    let mut on_end =
-        |exit: Option<group::Exit>| write_the_end(base, &session, name.as_ref(), exit.map(exit_of));
+    let mut on_end = |exit: Option<group::Exit>| write_the_end(base, &claimed, exit.map(exit_of));
     group::launch(options, become_it, &mut on_end).map_err(|error| not_started(program, &error))
 }
 
 /// In the monitor, which has closed everything that it had of its parent's. It has seen the end of all of it (ECHILD): the
 /// record says so also where a destroy has it in hand, which waits for this word.
-fn write_the_end(base: &Base, session: &SessionId, name: Option<&SessionName>, exit: Option<Exit>) {
-    if let Ok(store) = Store::open(base)
-        && let Ok(Some(Found::Record(mut current))) = store.read(session)
-    {
-        current.exit = exit.or(current.exit);
-        if !current.phase.is_over() {
-            current.phase = Phase::Ended;
-        }
-        let _ = store.advance(&current);
+fn write_the_end(base: &Base, claimed: &Record, exit: Option<Exit>) {
+    if let Ok(store) = Store::open(base) {
+        let _ = store.revise(&claimed.session, Some(claimed.created), |current| {
+            current.exit = exit.or(current.exit);
+            if !current.phase.is_over() {
+                current.phase = Phase::Ended;
+            }
+        });
     }
-    if let Some(name) = name
+    if let Some(name) = &claimed.name
         && let Ok(names) = Names::open(base)
     {
-        let _ = names.release(name, session);
+        let _ = names.release(name, &claimed.session);
     }
 }
 

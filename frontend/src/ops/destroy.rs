@@ -18,7 +18,7 @@ use super::state::LeafSeen;
 use super::strays;
 use crate::client::Deadline;
 use crate::error::{Code, Error, Result};
-use crate::records::{Found, Phase, Record, RecordedStray, Tier};
+use crate::records::{Phase, Record, RecordedStray, Tier};
 use crate::steps;
 use crate::trace::{self, Field, Role};
 
@@ -372,7 +372,7 @@ impl Destroy<'_> {
     /// A record that cannot be written does not keep a session alive: the kernel's word is what counts.
     pub(super) fn write_phase(&self, session: &Session, phase: Phase, progress: &mut Progress) {
         let started = trace::started();
-        let written = self.rewrite(&session.id, |record| record.phase = phase);
+        let written = self.rewrite(session, |record| record.phase = phase);
         match written {
             Ok(true) => {
                 let event = match phase {
@@ -399,7 +399,7 @@ impl Destroy<'_> {
                 tie: stray.tie,
             })
             .collect();
-        let written = self.rewrite(&session.id, |record| {
+        let written = self.rewrite(session, |record| {
             record.phase = Phase::Destroying;
             record.strays = left;
         });
@@ -408,12 +408,12 @@ impl Destroy<'_> {
         }
     }
 
-    /// Changes the record as it stands now, if it is one of ours; whether it was written.
-    fn rewrite(&self, id: &SessionId, change: impl FnOnce(&mut Record)) -> Result<bool> {
-        let Some(Found::Record(mut record)) = self.reach.record(id)? else {
+    /// Changes the record as it stands now, if it is that session's and one of ours; whether it was written.
+    fn rewrite(&self, session: &Session, change: impl FnOnce(&mut Record)) -> Result<bool> {
+        if session.set_aside().is_some() {
             return Ok(false);
-        };
-        change(&mut record);
-        self.reach.store()?.advance(&record)
+        }
+        let claimed = session.record().map(|record| record.created);
+        self.reach.store()?.revise(&session.id, claimed, change)
     }
 }

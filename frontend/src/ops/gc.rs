@@ -17,6 +17,8 @@ use crate::trace::{self, Field, Role};
 
 /// How long a tombstone lies, and how old an unfinished file must be.
 const TEN_MINUTES: Duration = Duration::from_secs(600);
+/// Why one is kept whose record is not what it was a moment ago.
+const CHANGING: &str = "somebody else is changing it";
 
 /// What [`gc`] did, or would do.
 #[derive(Debug, Default)]
@@ -152,7 +154,8 @@ fn consider(
     done: &mut Gc,
 ) -> Result<()> {
     let started = trace::started();
-    let verdict = judge(reach, store, session);
+    // What was read and what is seen of the leaf are of two moments: if the record has changed between, nothing is proven.
+    let verdict = judge(reach, store, session).and_then(|record| standing(store, record));
     let fields = [
         ("found", Field::Flag(session.listed.is_some())),
         ("over", Field::Flag(verdict.is_ok())),
@@ -160,24 +163,21 @@ fn consider(
     trace::event(Role::Gc, "GcLook", started, &fields);
     let started = trace::started();
     let verdict = verdict.and_then(|record| {
-        if dry_run {
-            return Ok(record);
+        if !dry_run {
+            take_leaf_away(reach, session)?;
         }
-        if !still_stands(store, record) {
-            return Err("somebody else is changing it".to_owned());
-        }
-        take_leaf_away(reach, session)?;
         Ok(record)
     });
+    let verdict = match verdict {
+        Ok(record) if !dry_run && !forget(reach, store, record)? => Err(CHANGING.to_owned()),
+        other => other,
+    };
     match verdict {
         Err(reason) => {
             done.keep(session, reason);
             trace::event(Role::Gc, "GcKeep", started, &[]);
         }
-        Ok(record) => {
-            if !dry_run {
-                forget(reach, store, record)?;
-            }
+        Ok(_) => {
             done.removed.push(session.id.clone());
             trace::event(Role::Gc, "GcRemove", started, &[]);
         }
@@ -296,16 +296,20 @@ fn alive(record: &Record, look: &Look) -> Option<String> {
     }
 }
 
-/// Whether the record that was judged is still the one that stands there.
-fn still_stands(store: &Store, judged: &Record) -> bool {
-    matches!(store.read(&judged.session), Ok(Some(Found::Record(now)))
-        if now.maker == judged.maker && now.phase == judged.phase)
+/// The record, if it is still the one that stands there.
+fn standing<'r>(store: &Store, record: &'r Record) -> std::result::Result<&'r Record, String> {
+    match store.stands(record) {
+        true => Ok(record),
+        false => Err(CHANGING.to_owned()),
+    }
 }
 
-fn forget(reach: &Reach, store: &Store, record: &Record) -> Result<()> {
+/// Removes the record that was judged, and what goes with it; whether it was still that.
+fn forget(reach: &Reach, store: &Store, record: &Record) -> Result<bool> {
     let id = &record.session;
-    remove_log(store, record)?;
-    store.forget(id)?;
+    if !store.forget_judged(record)? {
+        return Ok(false);
+    }
     if let Some(name) = &record.name
         && let Ok(names) = reach.names()
     {
@@ -315,18 +319,7 @@ fn forget(reach: &Reach, store: &Store, record: &Record) -> Result<()> {
     if record.phase == Phase::Destroyed && !record.maker.may_live() {
         store.lift_tombstone(id)?;
     }
-    Ok(())
-}
-
-/// A log that cgleaf chose the place of goes with its record; one that a user named is the user's.
-fn remove_log(store: &Store, record: &Record) -> Result<()> {
-    let Some(log) = &record.log else {
-        return Ok(());
-    };
-    if *log == store.log_of(&record.session) {
-        store.remove_log(&record.session)?;
-    }
-    Ok(())
+    Ok(true)
 }
 
 /// A log is named by a record before it is made, so that one without a record is nobody's: the record was lost.

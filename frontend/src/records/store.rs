@@ -1,6 +1,6 @@
 //! The directory of the records.
 
-use cgleaf_shared::id::{BootId, SessionId};
+use cgleaf_shared::id::{BootId, BootTime, SessionId};
 use cgleaf_shared::process::{Liveness, Proc, liveness};
 
 use super::contradiction::contradiction;
@@ -111,8 +111,8 @@ impl Store {
         .with("session", session.as_str()))
     }
 
-    /// Replaces a record by a later phase of itself. A record that has gone further meanwhile is left alone, and the
-    /// answer is `false`.
+    /// Replaces a record by a later phase of itself, also where somebody took it away. One that has gone further meanwhile, or
+    /// another session's that has the id now, is left alone, and the answer is `false`.
     ///
     /// # Errors
     /// STORAGE; RECORD_DAMAGED if what stands there is not ours to rewrite.
@@ -120,18 +120,36 @@ impl Store {
         // Between the reading and the rename nobody else's phase may be lost.
         let _turn = self.dir.take_turn();
         match self.read(&record.session)? {
-            Some(Found::Record(current)) if !current.phase.may_become(record.phase) => {
-                return Ok(false);
-            }
-            Some(Found::Damaged { why, .. }) => {
-                let session = &record.session;
-                return Err(Error::new(
-                    Code::RecordDamaged,
-                    format!("the record of {session}: {why}"),
-                ));
-            }
-            _ => {}
+            Some(Found::Record(current)) if !goes_on(&current, record) => Ok(false),
+            Some(Found::Damaged { why, .. }) => Err(set_aside(&record.session, &why)),
+            _ => self.write(record),
         }
+    }
+
+    /// Changes a session's record as it stands now, and says whether that was done: not to one that is not there (any more), nor
+    /// to that of a session which was claimed at another time and has the id now, nor back to an earlier phase.
+    ///
+    /// # Errors
+    /// STORAGE; RECORD_DAMAGED if what stands there is not ours to rewrite.
+    pub fn revise(
+        &self,
+        session: &SessionId,
+        claimed: Option<BootTime>,
+        change: impl FnOnce(&mut Record),
+    ) -> Result<bool> {
+        let _turn = self.dir.take_turn();
+        match self.read(session)? {
+            Some(Found::Record(current)) if claimed.is_none_or(|time| time == current.created) => {
+                let mut record = (*current).clone();
+                change(&mut record);
+                Ok(goes_on(&current, &record) && self.write(&record)?)
+            }
+            Some(Found::Damaged { why, .. }) => Err(set_aside(session, &why)),
+            _ => Ok(false),
+        }
+    }
+
+    fn write(&self, record: &Record) -> Result<bool> {
         self.dir
             .replace(&format!("{}{RECORD}", record.session), &bytes_of(record)?)
             .or_code(Code::Storage)
@@ -148,12 +166,35 @@ impl Store {
             .or_code(Code::Storage)
     }
 
+    /// Removes a record, and the log whose place cgleaf chose with it, if that is still how it stands there; whether it was.
+    ///
+    /// # Errors
+    /// STORAGE.
+    pub fn forget_judged(&self, judged: &Record) -> Result<bool> {
+        let _turn = self.dir.take_turn();
+        let id = &judged.session;
+        if !self.stands(judged) {
+            return Ok(false);
+        }
+        // A log that a user named is the user's.
+        if judged.log.as_ref() == Some(&self.log_of(id)) {
+            self.remove_log(id)?;
+        }
+        self.forget(id).map(|()| true)
+    }
+
+    /// Whether a record that was read is still the one that stands there: that session's, and no further.
+    pub fn stands(&self, read: &Record) -> bool {
+        matches!(self.read(&read.session), Ok(Some(Found::Record(now)))
+            if now.created == read.created && now.maker == read.maker && now.phase == read.phase)
+    }
+
     /// Lays a tombstone: the id must not start any more. That it lies there already is fine.
     ///
     /// # Errors
     /// STORAGE.
     pub fn lay_tombstone(&self, session: &SessionId) -> Result<()> {
-        let now = cgleaf_shared::id::BootTime::now();
+        let now = BootTime::now();
         let text = format!(
             "{{\"laid\":{now},\"boot_id\":\"{}\"}}\n",
             BootId::current()?
@@ -178,10 +219,7 @@ impl Store {
     ///
     /// # Errors
     /// STORAGE.
-    pub fn tombstone_laid(
-        &self,
-        session: &SessionId,
-    ) -> Result<Option<cgleaf_shared::id::BootTime>> {
+    pub fn tombstone_laid(&self, session: &SessionId) -> Result<Option<BootTime>> {
         let Some(Content::Bytes(bytes)) = self
             .dir
             .read(&format!("{session}{TOMBSTONE}"))
@@ -196,10 +234,7 @@ impl Store {
             .as_str()
             .and_then(|text| text.parse::<BootId>().ok());
         let ours = boot == Some(BootId::current()?);
-        Ok(value["laid"]
-            .as_u64()
-            .filter(|_| ours)
-            .map(cgleaf_shared::id::BootTime))
+        Ok(value["laid"].as_u64().filter(|_| ours).map(BootTime))
     }
 
     /// Takes a tombstone away.
@@ -244,6 +279,18 @@ impl Store {
     pub fn dir(&self) -> &PrivateDir {
         &self.dir
     }
+}
+
+/// Whether `next` is a later state of the same session.
+fn goes_on(current: &Record, next: &Record) -> bool {
+    current.created == next.created && current.phase.may_become(next.phase)
+}
+
+fn set_aside(session: &SessionId, why: &str) -> Error {
+    Error::new(
+        Code::RecordDamaged,
+        format!("the record of {session}: {why}"),
+    )
 }
 
 fn bytes_of(record: &Record) -> Result<Vec<u8>> {
