@@ -295,3 +295,33 @@ fn what_a_mount_hides_is_not_said_to_have_ended() {
     sandbox.run(["thaw", "s"]);
     sandbox.run(["destroy", "s"]).expect(0);
 }
+
+/// Which boot this is cannot be told where /proc shows no boot id: then nothing is over, and nothing is acted on.
+#[test]
+fn without_a_boot_id_nothing_is_said_to_be_over() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let start = ["start", "--session", "s", "--", "sleep", "1000"];
+    sandbox.run(start).expect(0);
+    let script = "mount --bind /dev/null /proc/sys/kernel/random/boot_id && exec \"$@\"";
+    let hidden = |words: &[&str]| {
+        let mut command = sandbox.command("unshare");
+        command
+            .args(["-m", "sh", "-c", script, "sh"])
+            .arg(sandbox.program())
+            .args(words);
+        cgleaf_tests::frontend::finish(command)
+    };
+    let answer = hidden(&["destroy", "s"]);
+    assert_eq!(answer.code(), 6, "{answer:?}");
+    assert!(answer.stderr.contains("boot_id"), "{answer:?}");
+    let shown = hidden(&["show", "--json", "s"]);
+    assert!(
+        !["ended", "destroyed"].contains(&shown.json()["result"]["state"].as_str().unwrap_or("")),
+        "{shown:?}"
+    );
+    let _ = hidden(&["gc"]);
+    assert_eq!(sandbox.members("s").len(), 1, "it runs on");
+    sandbox.run(["destroy", "s"]).expect(0);
+}

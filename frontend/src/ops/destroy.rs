@@ -17,7 +17,7 @@ use super::session::Session;
 use super::state::LeafSeen;
 use super::strays;
 use crate::client::Deadline;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, OrCode, Result};
 use crate::records::{Phase, Record, RecordedStray, Tier};
 use crate::steps;
 use crate::trace::{self, Field, Role};
@@ -167,7 +167,9 @@ impl Destroy<'_> {
             return Ok(None);
         };
         let stated = record.attestation.as_ref().map(|one| one.boot_id);
-        if stated.unwrap_or(record.maker.boot_id) != BootId::current()? {
+        if stated.unwrap_or(record.maker.boot_id)
+            != BootId::current().or_code(Code::HelperUnreachable)?
+        {
             return Err(earlier_boot(&session.id));
         }
         let over = record.phase == Phase::Destroyed

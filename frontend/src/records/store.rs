@@ -197,7 +197,7 @@ impl Store {
         let now = BootTime::now();
         let text = format!(
             "{{\"laid\":{now},\"boot_id\":\"{}\"}}\n",
-            BootId::current()?
+            BootId::current().or_code(Code::HelperUnreachable)?
         );
         self.dir
             .create(&format!("{session}{TOMBSTONE}"), text.as_bytes())
@@ -233,7 +233,7 @@ impl Store {
         let boot = value["boot_id"]
             .as_str()
             .and_then(|text| text.parse::<BootId>().ok());
-        let ours = boot == Some(BootId::current()?);
+        let ours = boot == Some(BootId::current().or_code(Code::HelperUnreachable)?);
         Ok(value["laid"].as_u64().filter(|_| ours).map(BootTime))
     }
 
