@@ -118,19 +118,28 @@ impl Claim {
             }
         }
         match store.claim(&self.record) {
-            Err(error) if error.code() == Code::Usage && self.is_own_intent(&store)? => {}
+            Err(error) if error.code() == Code::Usage => match self.own_intent(&store)? {
+                // One claim, made once.
+                Some(own) => self.record.created = own.created,
+                None => return Err(error),
+            },
             other => other?,
         }
         self.store = Some(store);
         Ok(())
     }
 
-    /// Whether this very process claimed the id before it was executed again in a scope of its own: pid and start ticks are
-    /// the same across execve(2).
-    fn is_own_intent(&self, store: &Store) -> Result<bool> {
-        let found = store.read(&self.record.session)?;
-        Ok(matches!(found, Some(Found::Record(record))
-            if record.phase == Phase::Intent && record.maker == self.record.maker))
+    /// What this very process claimed before it was executed again in a scope of its own: pid and start ticks are the same
+    /// across execve(2).
+    fn own_intent(&self, store: &Store) -> Result<Option<Box<Record>>> {
+        Ok(match store.read(&self.record.session)? {
+            Some(Found::Record(record))
+                if record.phase == Phase::Intent && record.maker == self.record.maker =>
+            {
+                Some(record)
+            }
+            _ => None,
+        })
     }
 
     fn claim_name(&mut self, site: &Site<'_>, name: &SessionName) -> Result<()> {
