@@ -89,6 +89,7 @@ impl Sessions {
             scope_dir: None,
             kept_descriptor: None,
             notices: &|_| {},
+            trouble: &|_| {},
         }
     }
 

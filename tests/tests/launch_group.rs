@@ -1,6 +1,8 @@
 //! run, exec and start in the group tier: where no leaf can be had, or none is asked for.
 
-use cgleaf_tests::frontend::{Sandbox, finish, wait_for};
+use std::process::Stdio;
+
+use cgleaf_tests::frontend::{Sandbox, collect, finish, wait_for};
 use cgleaf_tests::scratch::wait_until;
 use cgleaf_tests::terminal::Terminal;
 use nix::sys::signal::{Signal, kill};
@@ -174,6 +176,74 @@ fn a_timeout_with_and_without_grace() {
     assert_eq!(answer.expect(124), "tidied");
 }
 
+/// What the leader leaves has the time too that `--grace` gives, whichever way its end comes.
+#[test]
+fn leftovers_have_their_grace() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let leftover = "trap 'sleep .3; echo tidied; exit' TERM; : >$0; while :; do sleep .01; done";
+    let leader = |more: &str| {
+        format!("setsid sh -c \"$1\" $0 & until [ -e $0 ]; do sleep .01; done; {more}")
+    };
+    for (case, leader, options, status) in [
+        ("end", leader("exit 3"), &["--grace", "60s"][..], 3),
+        (
+            "timeout",
+            leader("exec sleep 300"),
+            &["--grace", "60s", "--timeout", "3s"],
+            124,
+        ),
+    ] {
+        let ready = sandbox.runtime().join(case).display().to_string();
+        let mut words = with_tier("run", options);
+        words.extend(["--", "sh", "-c", &leader, &ready, leftover]);
+        assert_eq!(sandbox.run(words).expect(status), "tidied", "{case}");
+    }
+    // Whoever does not end by itself is ended.
+    let ready = sandbox.runtime().join("deaf").display().to_string();
+    let deaf = "trap '' TERM; echo $$ >$0; exec sleep 300 >&- 2>&-";
+    let leader = leader("cat $0");
+    let mut words = with_tier("run", &["--grace", "100ms"]);
+    words.extend(["--", "sh", "-c", &leader, &ready, deaf]);
+    let answer = sandbox.run(words);
+    assert!(!runs(answer.expect(0)));
+    assert!(answer.stderr.contains("1 process outlived"), "{answer:?}");
+}
+
+/// Nobody is forgotten whose parent ends first, and nobody has less time since the leader does.
+#[test]
+fn a_destroy_with_grace_asks_everybody() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let child =
+        "trap 'sleep .2; : >$0.tidied; exit' TERM; : >$0.ready; while :; do sleep .05; done";
+    let leader = "for i in $(seq 12); do sh -c 'sh -c \"$1\" $0 & wait' $0/$i \"$1\" & done; wait";
+    for command in ["start", "run"] {
+        let files = sandbox.other_runtime(command);
+        let count = |what: &str| {
+            let entries = std::fs::read_dir(&files).expect("the files");
+            entries
+                .filter(|entry| {
+                    let name = entry.as_ref().expect("a file").file_name();
+                    name.to_string_lossy().ends_with(what)
+                })
+                .count()
+        };
+        let path = files.display().to_string();
+        let mut words = with_tier(command, &["--session", command, "--"]);
+        words.extend(["sh", "-c", leader, &path, child]);
+        let mut cgleaf = sandbox.cgleaf(words).spawn().expect("start cgleaf");
+        wait_until("all of them", || count(".ready") == 12);
+        sandbox
+            .run(["destroy", "--grace", "60s", command])
+            .expect(0);
+        wait_for(&mut cgleaf);
+        assert_eq!(count(".tidied"), 12, "{command}");
+    }
+}
+
 #[test]
 fn signals_and_a_killed_frontend() {
     let Some(sandbox) = Sandbox::new() else {
@@ -216,6 +286,39 @@ fn signals_and_a_killed_frontend() {
     child.kill().expect("kill it");
     wait_for(&mut child);
     wait_until("the program's end", || !runs(&leader));
+}
+
+/// How the program ends nobody can tell then: it is ended, and that is said whoever wants to hear nothing.
+#[test]
+fn a_killed_monitor_is_told_of_and_nothing_goes_on_unkept() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let script = "setsid sleep 300 & echo $!; exec sleep 300";
+    let words = ["--quiet", "--session", "s", "--", "sh", "-c", script];
+    let mut command = sandbox.cgleaf(with_tier("run", &words));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let cgleaf = command.spawn().expect("start cgleaf");
+    let running = |pid: &str| {
+        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"sleep"))
+    };
+    let mut record = serde_json::Value::Null;
+    wait_until("the program", || {
+        record = sandbox.record("s").unwrap_or_default();
+        running(&record["leader"]["pid"].to_string())
+    });
+    let monitor = record["group"]["monitor"]["pid"]
+        .as_i64()
+        .expect("a monitor");
+    let monitor = Pid::from_raw(i32::try_from(monitor).expect("a pid"));
+    kill(monitor, Signal::SIGKILL).expect("kill it");
+    let answer = collect(cgleaf);
+    let child = answer.expect(137);
+    for pid in [child, &record["leader"]["pid"].to_string()] {
+        assert!(!runs(pid), "{pid} lives");
+    }
+    let told = "monitor of session s was killed by somebody else";
+    assert!(answer.stderr.contains(told), "{answer:?}");
 }
 
 #[test]

@@ -242,3 +242,36 @@ fn a_lease_outlives_the_helper() {
     wait_for(&mut child);
     wait_until("the session's end", || !sandbox.leaf("lease").exists());
 }
+
+/// A process that is stopped sees no time pass; a time that was set is over all the same.
+#[test]
+fn a_timeout_comes_also_while_the_program_is_stopped() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    for tier in ["cgroup", "group"] {
+        let options = ["run", "--tier", tier, "--timeout", "1s"];
+        let script = "echo started; kill -STOP $$; echo never; sleep 1000";
+        let words = [&options[..], &["--", "sh", "-c", script]].concat();
+        assert_eq!(sandbox.run(words).expect(124), "started", "{tier}");
+        // With time to tidy up it goes on for that.
+        let script = "trap 'echo tidied; exit' TERM; kill -STOP $$; while :; do sleep .01; done";
+        let more = ["--grace", "60s", "--", "sh", "-c", script];
+        let words = [&options[..], &more].concat();
+        assert_eq!(sandbox.run(words).expect(124), "tidied", "{tier}");
+        // cgleaf itself.
+        let words = [&options[..], &["--session", tier, "--", "sleep", "1000"]].concat();
+        let mut cgleaf = sandbox.cgleaf(words).spawn().expect("start cgleaf");
+        let mut ended = false;
+        wait_until("the program", || {
+            let record = sandbox.record(tier).unwrap_or_default();
+            let line = format!("/proc/{}/cmdline", record["leader"]["pid"]);
+            ended = cgleaf.try_wait().expect("ask for its end").is_some();
+            ended || std::fs::read(line).is_ok_and(|line| line.starts_with(b"sleep"))
+        });
+        if !ended {
+            kill(pid_of(&cgleaf), Signal::SIGSTOP).expect("stop it");
+        }
+        assert_eq!(wait_for(&mut cgleaf).code(), Some(124), "{tier}");
+    }
+}

@@ -40,8 +40,8 @@ pub(super) enum Order {
     Go,
     /// Send this signal to the leader.
     Signal(i32),
-    /// End everything.
-    Kill,
+    /// End everything: SIGTERM, and so many milliseconds until the SIGKILL; with 0 at once.
+    End(i32),
 }
 
 /// What came.
@@ -76,7 +76,7 @@ fn order(tag: i32, value: i32) -> Option<Order> {
     Some(match tag {
         0 => Order::Go,
         1 => Order::Signal(value),
-        2 => Order::Kill,
+        2 => Order::End(value),
         _ => return None,
     })
 }
@@ -110,7 +110,7 @@ impl Channel {
         let (tag, value) = match order {
             Order::Go => (0, 0),
             Order::Signal(signal) => (1, signal),
-            Order::Kill => (2, 0),
+            Order::End(milliseconds) => (2, milliseconds),
         };
         self.send(packet(tag, value))
     }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use cgleaf_shared::process::liveness::{self, GroupProbe, Liveness};
-use cgleaf_shared::process::{Pid, Proc, ProcessId, ReadError};
+use cgleaf_shared::process::liveness::{self, Liveness};
+use cgleaf_shared::process::{Proc, ProcessId, ReadError};
 
 use super::engine::{Answer, Destroy, Doubt, Refusal};
 use super::guards::AllGuards;
@@ -11,6 +11,7 @@ use super::held::Held;
 use super::identity::{GroupIdentity, NOT_OF_HERE};
 use super::look::unfit;
 use super::members::{Member, Tie, members, members_and, signal_member};
+use super::monitor::{END, WAIT};
 use super::newcomers::{Followed, Newcomers};
 use super::procfs::ProcfsKernel;
 use super::tree;
@@ -82,7 +83,7 @@ pub fn destroy(
     }
     let before = members(&proc, identity)?;
     let outcome = match identity.monitor {
-        Some(monitor) => end_by_monitor(&proc, identity, monitor, options),
+        Some(monitor) => end_by_monitor(&proc, identity, monitor, options, &before),
         None => end_without_monitor(&proc, identity, options, &before),
     };
     let mut report = DestroyReport::new(outcome, before.len());
@@ -169,10 +170,12 @@ fn end_by_monitor(
     identity: &GroupIdentity,
     monitor: ProcessId,
     options: &DestroyOptions<'_>,
+    before: &[Member],
 ) -> Outcome {
     match liveness::of(proc, monitor) {
         Liveness::Alive => match ask_monitor(proc, monitor, options) {
-            Ok(true) => after_monitor(proc, identity, options),
+            // Who was to be asked was asked.
+            Ok(true) => after_monitor(proc, identity, options, &[]),
             Ok(false) => Outcome::Partial(format!(
                 "its monitor, process {}, has been asked to end everything and has not seen the end after {:?}",
                 monitor.pid, options.timeout
@@ -182,7 +185,7 @@ fn end_by_monitor(
                 monitor.pid
             )),
         },
-        Liveness::Dead => after_monitor(proc, identity, options),
+        Liveness::Dead => after_monitor(proc, identity, options, before),
         Liveness::Unknown(why) => Outcome::Partial(format!(
             "whether its monitor is alive cannot be told: {why}"
         )),
@@ -198,15 +201,17 @@ fn ask_monitor(
         return Ok(true);
     };
     if let Some(grace) = options.grace {
-        for signal in [libc::SIGTERM, libc::SIGCONT] {
-            let _ = tree::signal_all(proc, monitor.pid, signal);
+        operations::tell_signal(monitor.pid, WAIT as i32);
+        if !held.send_signal(WAIT as i32)? {
+            return Ok(true);
         }
+        let _ = tree::ask_all(proc, monitor.pid);
         if held.wait_for_end(grace)? {
             return Ok(true);
         }
     }
-    operations::tell_signal(monitor.pid, libc::SIGTERM);
-    if !held.send_signal(libc::SIGTERM)? {
+    operations::tell_signal(monitor.pid, END as i32);
+    if !held.send_signal(END as i32)? {
         return Ok(true);
     }
     held.wait_for_end(options.timeout)
@@ -214,12 +219,17 @@ fn ask_monitor(
 
 /// The monitor has gone. If it had the end recorded, that is the proof, unless a member is seen all the same; else somebody
 /// killed it, and its orphans went to PID 1: what is left is proven as far as a group goes.
-fn after_monitor(proc: &Proc, identity: &GroupIdentity, options: &DestroyOptions<'_>) -> Outcome {
+fn after_monitor(
+    proc: &Proc,
+    identity: &GroupIdentity,
+    options: &DestroyOptions<'_>,
+    before: &[Member],
+) -> Outcome {
     let is_seen = |seen: Vec<Member>| seen.iter().any(|one| one.is_of_its_group(identity));
     if (options.end_recorded)() && !members(proc, identity).is_ok_and(is_seen) {
         return Outcome::Ended;
     }
-    match end_without_monitor(proc, identity, options, &[]) {
+    match end_without_monitor(proc, identity, options, before) {
         Outcome::Partial(why) => {
             Outcome::Partial(format!("its monitor was ended by somebody else; {why}"))
         }
@@ -235,8 +245,8 @@ fn end_without_monitor(
 ) -> Outcome {
     match ProcfsKernel::new(proc, identity, options.timeout) {
         Some(mut kernel) => {
-            if let (Some(grace), Some(group)) = (options.grace, identity.pgid) {
-                ask_group(proc, group, before, grace);
+            if let Some(grace) = options.grace {
+                ask_group(proc, identity, before, grace);
             }
             outcome_of(Destroy::<AllGuards>::default().run(&mut kernel))
         }
@@ -244,30 +254,34 @@ fn end_without_monitor(
     }
 }
 
-/// SIGTERM and SIGCONT to every proven member of the group, and time to end.
-fn ask_group(proc: &Proc, group: Pid, before: &[Member], grace: Duration) {
-    let own = before
-        .iter()
-        .filter(|member| member.group == Some(group) && member.tie == Tie::Proven);
-    for member in own {
-        for signal in [libc::SIGTERM, libc::SIGCONT] {
+/// SIGTERM and SIGCONT to every member of the group that is proven, as the engine proves them; and time to end.
+fn ask_group(proc: &Proc, identity: &GroupIdentity, before: &[Member], grace: Duration) {
+    let is_own = |member: &&Member| {
+        let by_mark = identity.autogroup.is_none();
+        member.group == identity.pgid && (by_mark || member.tie == Tie::Proven)
+    };
+    for signal in [libc::SIGTERM, libc::SIGCONT] {
+        for member in before.iter().filter(is_own) {
             let _ = signal_member(proc, member.id, signal);
         }
     }
-    let deadline = Instant::now() + grace;
+    // Who tidies up may have others do it.
+    wait_until(grace, || {
+        members(proc, identity).is_ok_and(|now| !now.iter().any(|member| is_own(&member)))
+    });
+}
+
+/// Looks again and again until it is so, or the time is over.
+fn wait_until(limit: Duration, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + limit;
     let mut pause = Duration::from_millis(1);
-    while Instant::now() < deadline && !matches!(liveness::probe_group(group), Ok(GroupProbe::Gone))
-    {
-        std::thread::sleep(pause.min(deadline.saturating_duration_since(Instant::now())));
-        pause = (pause * 2).min(Duration::from_millis(50));
-        let lives = |member: &&Member| liveness::of(proc, member.id) == Liveness::Alive;
-        if !before
-            .iter()
-            .filter(|member| member.group == Some(group))
-            .any(|member| lives(&member))
-        {
+    while !is_so() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
             return;
         }
+        std::thread::sleep(pause.min(left));
+        pause = (pause * 2).min(Duration::from_millis(50));
     }
 }
 
@@ -338,21 +352,26 @@ fn kill_leader(
     let Some(held) = Held::open(proc, leader)? else {
         return Ok(true);
     };
+    let mut asked = Vec::new();
     if let Some(grace) = options.grace {
+        asked = tree::ask_all(proc, leader.pid).unwrap_or_default();
         for signal in [libc::SIGTERM, libc::SIGCONT] {
-            let _ = tree::signal_all(proc, leader.pid, signal);
             operations::tell_signal(leader.pid, signal);
             held.send_signal(signal)?;
         }
-        held.wait_for_end(grace)?;
+        let all = || asked.iter().copied().chain([leader]);
+        wait_until(grace, || all().all(|it| liveness::of(proc, it).is_dead()));
     }
     // While the leader lives, what is beneath it stays there: it goes last.
     for _ in 0..LOOKS_BENEATH {
         match tree::signal_all(proc, leader.pid, libc::SIGKILL) {
-            Err(_) => break,
-            Ok((reached, _)) if reached.is_empty() => break,
-            Ok(_) => std::thread::sleep(Duration::from_micros(200)),
+            Ok(reached) if !reached.is_empty() => std::thread::sleep(Duration::from_micros(200)),
+            _ => break,
         }
+    }
+    // Where it has ended first, they were beneath it when they were asked.
+    for process in asked {
+        let _ = signal_member(proc, process, libc::SIGKILL);
     }
     operations::tell_signal(leader.pid, libc::SIGKILL);
     held.send_signal(libc::SIGKILL)?;

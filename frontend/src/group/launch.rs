@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use cgleaf_shared::process::{Pid, Proc, ProcessId, ReadError};
 use nix::fcntl::OFlag;
@@ -25,6 +26,8 @@ pub struct LaunchOptions {
     pub mark: String,
     /// What becomes of what the leader leaves behind.
     pub leftovers: Leftovers,
+    /// How long what the leader leaves behind has between SIGTERM and SIGKILL, where it is ended.
+    pub grace: Option<Duration>,
     /// Ends everything when the caller ends.
     pub die_with_frontend: bool,
     /// A POSIX session of its own (`start`); without it the program shares the caller's terminal and group (`run`).
@@ -231,12 +234,14 @@ impl Running {
         self.channel.order(Order::Signal(signal))
     }
 
-    /// Ends everything: [`RunEvent::AllEnded`] follows, or [`RunEvent::GaveUp`].
+    /// Ends everything, with SIGTERM first where it is given time: [`RunEvent::AllEnded`] follows, or [`RunEvent::GaveUp`].
     ///
     /// # Errors
     /// If the monitor has gone.
-    pub fn kill_all(&self) -> io::Result<()> {
-        self.channel.order(Order::Kill)
+    pub fn end_all(&self, grace: Option<Duration>) -> io::Result<()> {
+        let milliseconds = grace.unwrap_or_default().as_millis();
+        let milliseconds = i32::try_from(milliseconds).unwrap_or(i32::MAX);
+        self.channel.order(Order::End(milliseconds))
     }
 
     /// After [`RunEvent::AllEnded`]: reaps the monitor itself.
@@ -305,6 +310,9 @@ fn monitor_main(
                 channel: Some(channel),
                 signals,
                 leftovers: options.leftovers,
+                grace: options.grace,
+                until: None,
+                outlived: false,
                 die_with_frontend: options.die_with_frontend,
                 exit: None,
                 ended: HashSet::new(),

@@ -136,7 +136,7 @@ fn beneath(
     let roots = identity.monitor.into_iter().chain(identity.leader());
     for root in roots.chain(known.iter().copied()) {
         if liveness::of(proc, root) == liveness::Liveness::Alive {
-            tree::walk(proc, root.pid, |found| all.push(found.stat.id))?;
+            all.extend(tree::beneath(proc, root.pid)?.iter().map(|stat| stat.id));
         }
     }
     Ok(all)

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use cgleaf_shared::process::{Pid, Proc, ProcView, ProcessId};
@@ -48,6 +48,9 @@ pub enum Exit {
 const KILL_TIME: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
+/// A clock that counts to the end of its numbers would stop.
+const LONGEST_GRACE: Duration = Duration::from_secs(1 << 31);
+
 /// What is done at the end, in the monitor's process: the record says how the leader ended, and that all of it has.
 pub type OnEnd<'a> = dyn FnMut(Option<Exit>) + 'a;
 
@@ -56,33 +59,33 @@ pub(super) struct Monitor<'a> {
     pub(super) channel: Option<Channel>,
     pub(super) signals: SignalFd,
     pub(super) leftovers: Leftovers,
+    /// What is left is given this time.
+    pub(super) grace: Option<Duration>,
+    /// Everything was asked to end, and is killed then.
+    pub(super) until: Option<Instant>,
     pub(super) die_with_frontend: bool,
     pub(super) exit: Option<Exit>,
-    /// The processes that outlived the leader and were ended for that.
+    /// It is ended since it outlived the leader.
+    pub(super) outlived: bool,
+    /// The processes that were ended for that.
     pub(super) ended: HashSet<ProcessId>,
     pub(super) on_end: &'a mut OnEnd<'a>,
 }
 
+/// A destroy asks it to end everything.
+pub(super) const END: Signal = Signal::SIGTERM;
+/// A destroy has asked everything to end by itself, and will say [`END`] when the time for that is over: until then what the
+/// leader leaves is let alone. A monitor that does not know this one has it blocked.
+pub(super) const WAIT: Signal = Signal::SIGUSR1;
+
 /// The signals that the monitor takes; all others are blocked in it, and it has no terminal.
 pub(super) fn monitor_signals() -> SigSet {
-    let mut signals = SigSet::empty();
-    signals.add(Signal::SIGCHLD);
-    signals.add(Signal::SIGTERM);
-    signals
+    SigSet::from_iter([Signal::SIGCHLD, END, WAIT])
 }
 
 pub(super) fn signal_fd() -> io::Result<SignalFd> {
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
     Ok(SignalFd::with_flags(&monitor_signals(), flags)?)
-}
-
-/// What woke the monitor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wake {
-    /// Nothing that changes its course.
-    Nothing,
-    /// End everything.
-    Kill,
 }
 
 impl Monitor<'_> {
@@ -93,10 +96,14 @@ impl Monitor<'_> {
                 return self.end();
             }
             let asked = self.take_signals() | self.take_orders();
-            let outlived = self.leftovers_are_to_go();
-            if asked || outlived {
+            if self.until.is_none() && self.leftovers_are_to_go() {
+                self.outlived = true;
+                let asked = self.give_time(self.grace);
+                self.ended.extend(asked);
+            }
+            if asked || self.until.is_some_and(|until| until <= Instant::now()) {
                 let killed = self.kill_everything();
-                if outlived && !asked {
+                if self.outlived && !asked {
                     self.ended.extend(killed);
                 }
                 if self.reap() {
@@ -105,8 +112,25 @@ impl Monitor<'_> {
                 self.report(Report::GaveUp);
                 // What is left cannot be killed just now: a later order tries again, and everybody who ends is reaped.
                 self.leftovers = Leftovers::Wait;
+                self.until = None;
             }
-            self.wait(None);
+            self.wait();
+        }
+    }
+
+    /// Everything is to end: at once, or first by itself. Who was asked to.
+    fn give_time(&mut self, grace: Option<Duration>) -> Vec<ProcessId> {
+        let grace = grace.unwrap_or_default().min(LONGEST_GRACE);
+        self.until = Some(Instant::now() + grace);
+        if grace.is_zero() {
+            return Vec::new();
+        }
+        match own_proc() {
+            Some(proc) => tree::ask_all(&proc, Pid::own()).unwrap_or_default(),
+            None => {
+                self.forward(libc::SIGTERM);
+                Vec::new()
+            }
         }
     }
 
@@ -152,33 +176,38 @@ impl Monitor<'_> {
         }
     }
 
-    /// `true` for a SIGTERM: a destroy asks.
+    /// `true` if everything is to be killed: a destroy asks.
     fn take_signals(&mut self) -> bool {
         let mut asked = false;
         while let Ok(Some(signal)) = self.signals.read_signal() {
-            asked |= i32::try_from(signal.ssi_signo) == Ok(libc::SIGTERM);
+            let number = i32::try_from(signal.ssi_signo);
+            asked |= number == Ok(END as i32);
+            if number == Ok(WAIT as i32) {
+                (self.leftovers, self.until) = (Leftovers::Wait, None);
+            }
         }
         asked
     }
 
-    /// `true` if everything is to end.
+    /// `true` if everything is to be killed.
     fn take_orders(&mut self) -> bool {
-        let mut wake = Wake::Nothing;
+        let mut kill = false;
         while let Some(channel) = &self.channel {
             match channel.next_order() {
                 Ok(Received::Message(Order::Signal(signal))) => self.forward(signal),
-                Ok(Received::Message(Order::Kill)) => wake = Wake::Kill,
+                Ok(Received::Message(Order::End(milliseconds))) => {
+                    let grace = u64::try_from(milliseconds).unwrap_or(0);
+                    self.give_time(Some(Duration::from_millis(grace)));
+                }
                 Ok(Received::Message(Order::Go)) => {}
                 Ok(Received::Nothing) => break,
                 Ok(Received::Closed) | Err(_) => {
                     self.channel = None;
-                    if self.die_with_frontend {
-                        wake = Wake::Kill;
-                    }
+                    kill |= self.die_with_frontend;
                 }
             }
         }
-        wake == Wake::Kill
+        kill
     }
 
     /// To the leader, whose number is its own until it is reaped here.
@@ -205,10 +234,9 @@ impl Monitor<'_> {
         let deadline = Instant::now() + KILL_TIME;
         let mut pause = Duration::from_micros(50);
         while !self.reap() && Instant::now() < deadline {
-            let reached = tree::signal_all(&proc, Pid::own(), libc::SIGKILL)
-                .map_or_else(|_| Vec::new(), |(reached, _)| reached);
+            let reached = tree::signal_all(&proc, Pid::own(), libc::SIGKILL).unwrap_or_default();
             if reached.is_empty() {
-                self.wait(Some(pause));
+                self.pause(pause);
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 self.take_signals();
             } else {
@@ -220,17 +248,29 @@ impl Monitor<'_> {
     }
 
     /// Until a child ends or stops, somebody asks, or the time is over.
-    fn wait(&self, limit: Option<Duration>) {
-        let mut polled = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
-        // While killing there is nothing to be ordered: a channel that hangs up would only spin.
-        if let (Some(channel), None) = (&self.channel, limit) {
-            polled.push(PollFd::new(channel.as_fd(), PollFlags::POLLIN));
-        }
-        let timeout = limit.map_or(PollTimeout::NONE, |limit| {
-            PollTimeout::try_from(limit.max(Duration::from_millis(1))).unwrap_or(PollTimeout::MAX)
-        });
-        let _ = poll(&mut polled, timeout);
+    fn wait(&self) {
+        let mut fds = vec![self.signals.as_fd()];
+        fds.extend(self.channel.as_ref().map(AsFd::as_fd));
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        readable(&fds, self.until.map(left));
     }
+
+    /// Between two kills. There is nothing to be ordered: a channel that hangs up would only spin.
+    fn pause(&self, limit: Duration) {
+        readable(&[self.signals.as_fd()], Some(limit));
+    }
+}
+
+/// Until one of them can be read, or the time is over, which is a millisecond at least.
+fn readable(fds: &[BorrowedFd<'_>], limit: Option<Duration>) {
+    let mut polled: Vec<PollFd<'_>> = fds
+        .iter()
+        .map(|fd| PollFd::new(*fd, PollFlags::POLLIN))
+        .collect();
+    let timeout = limit.map_or(PollTimeout::NONE, |limit| {
+        PollTimeout::try_from(limit.max(Duration::from_millis(1))).unwrap_or(PollTimeout::MAX)
+    });
+    let _ = poll(&mut polled, timeout);
 }
 
 /// A /proc whose numbers are ours: without it nobody but the leader can be found.

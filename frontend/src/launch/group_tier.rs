@@ -18,7 +18,7 @@ use super::program::{Program, cannot_execute};
 use super::run::{Leftovers, RunOptions, TIMED_OUT};
 use super::signals::{self, Signals};
 use super::watch::wait_for;
-use super::{BEFORE_THE_PROGRAM, Plan, Site, TierWanted, end, leaf};
+use super::{Plan, Site, TierWanted, end, leaf};
 use crate::base::Base;
 use crate::client::Deadline;
 use crate::error::{Code, Error, OrCode, Result};
@@ -101,6 +101,7 @@ pub(super) fn run(
             Leftovers::Keep => group::Leftovers::Keep,
             Leftovers::Wait => group::Leftovers::Wait,
         },
+        grace: options.grace,
         die_with_frontend: options.die_with_frontend,
         own_posix_session: false,
     };
@@ -108,6 +109,10 @@ pub(super) fn run(
     let signals = Signals::take()?;
     claim.set_group(launched.identity(), None)?;
     let leader = launched.identity().pid;
+    let deadline = options.timeout.map(Deadline::after);
+    if let Some(deadline) = deadline {
+        signals.wake_at(deadline);
+    }
     let running = let_go(&mut claim, launched, program, enrolled)?;
     let stand_in = StandIn {
         site,
@@ -115,6 +120,7 @@ pub(super) fn run(
         signals: &signals,
         claim,
         leader,
+        deadline,
         running,
     };
     Ok(stand_in.until_the_end())
@@ -135,6 +141,7 @@ pub(super) fn start(
     let beneath = LaunchOptions {
         mark: claim.record().mark.clone().unwrap_or_default(),
         leftovers: group::Leftovers::Keep,
+        grace: None,
         die_with_frontend: false,
         own_posix_session: true,
     };
@@ -228,6 +235,7 @@ struct StandIn<'a> {
     signals: &'a Signals,
     claim: Claim,
     leader: Pid,
+    deadline: Option<Deadline>,
     running: Running,
 }
 
@@ -242,12 +250,11 @@ struct Progress {
 impl StandIn<'_> {
     fn until_the_end(mut self) -> u8 {
         let mut progress = Progress::default();
-        let mut deadline = self.options.timeout.map(Deadline::after);
-        let mut killing = None;
+        let mut deadline = self.deadline;
         while !progress.over {
             let ready = wait_for(
                 [Some(self.signals.as_fd()), Some(self.running.as_fd())],
-                deadline.or(killing),
+                deadline,
             );
             if ready[0] {
                 self.pass_signals_on();
@@ -258,11 +265,8 @@ impl StandIn<'_> {
             if deadline.is_some_and(|deadline| deadline.left().is_none()) {
                 deadline = None;
                 progress.timed_out = true;
-                killing = Some(self.ask_to_end());
-            }
-            if killing.is_some_and(|killing| killing.left().is_none()) {
-                killing = None;
-                let _ = self.running.kill_all();
+                // A monitor that has gone is told as an event.
+                let _ = self.running.end_all(self.options.grace);
             }
         }
         let StandIn {
@@ -274,8 +278,8 @@ impl StandIn<'_> {
         drop(running);
         match progress.exit {
             _ if progress.timed_out => TIMED_OUT,
-            Some(exit) => exit.status(),
-            None => BEFORE_THE_PROGRAM,
+            // Nobody has seen it end, and it was killed.
+            exit => exit.unwrap_or(Exit::Signal(libc::SIGKILL)).status(),
         }
     }
 
@@ -309,18 +313,15 @@ impl StandIn<'_> {
                 }
                 RunEvent::GaveUp => {
                     progress.over = true;
-                    self.site.notice(&format!(
-                        "something of session {} could not be ended and lives; `cgleaf destroy {}` goes on from there",
-                        self.claim.record().session,
-                        self.claim.record().session
+                    let session = &self.claim.record().session;
+                    self.site.trouble(&format!(
+                        "something of session {session} could not be ended and lives; `cgleaf destroy {session}` goes on \
+                         from there"
                     ));
                 }
                 RunEvent::MonitorGone => {
-                    if !progress.over && progress.exit.is_none() {
-                        self.site.notice(&format!(
-                            "the monitor of session {} was killed: how its program ends cannot be told",
-                            self.claim.record().session
-                        ));
+                    if !progress.over {
+                        self.end_without_monitor(progress.exit.is_some());
                     }
                     progress.over = true;
                     return;
@@ -329,19 +330,32 @@ impl StandIn<'_> {
         }
     }
 
-    fn stop_too(&self, by: i32) {
-        signals::stop_too(Signal::try_from(by).unwrap_or(Signal::SIGSTOP));
-        if signals::is_stopped(self.leader) {
-            let _ = self.running.signal(libc::SIGCONT);
+    /// Somebody has killed the monitor, as the kernel does where memory runs out. How the program ends cannot be told any more,
+    /// and what it starts is kept by nobody: it is ended. What was to go on without its program goes on.
+    fn end_without_monitor(&self, program_has_ended: bool) {
+        let session = &self.claim.record().session;
+        let what = format!("the monitor of session {session} was killed by somebody else");
+        if program_has_ended && self.options.leftovers != Leftovers::Kill {
+            self.site.trouble(&format!(
+                "{what}: what the program left goes on, and its end will not be seen; `cgleaf destroy {session}` ends what \
+                 is proven to be its"
+            ));
+            return;
+        }
+        match end::end(self.site, self.claim.record(), self.options.grace) {
+            Ok(_) => self.site.trouble(&format!("{what}: everything was ended")),
+            Err(error) => {
+                let left = error.message();
+                self.site
+                    .trouble(&format!("{what}: it was ended as far as that goes; {left}"));
+            }
         }
     }
 
-    /// The time is over: SIGTERM where there is a grace. When it is over too, everything is killed.
-    fn ask_to_end(&self) -> Deadline {
-        let Some(grace) = self.options.grace else {
-            return Deadline::after(std::time::Duration::ZERO);
-        };
-        let _ = self.running.signal(libc::SIGTERM);
-        Deadline::after(grace)
+    fn stop_too(&self, by: i32) {
+        let by = Signal::try_from(by).unwrap_or(Signal::SIGSTOP);
+        if self.signals.stop_too(self.leader, by) {
+            let _ = self.running.signal(libc::SIGCONT);
+        }
     }
 }

@@ -19,12 +19,19 @@ pub struct Site<'a> {
     pub kept_descriptor: Option<RawFd>,
     /// Where a line for people goes.
     pub notices: &'a dyn Fn(&str),
+    /// Where a line goes that nobody may miss: something lives that was to be ended.
+    pub trouble: &'a dyn Fn(&str),
 }
 
 impl Site<'_> {
     /// Says something to whoever started cgleaf.
     pub(super) fn notice(&self, text: &str) {
         (self.notices)(text);
+    }
+
+    /// The same, also to whoever wants no notices.
+    pub(super) fn trouble(&self, text: &str) {
+        (self.trouble)(text);
     }
 }
 

@@ -168,10 +168,13 @@ impl Run<'_> {
         enrolled: &mut dyn FnMut(&Record) -> Result<()>,
     ) -> std::result::Result<(Running, Option<Deadline>), Failure> {
         let pid = child.pid;
+        let deadline = self.options.timeout.map(Deadline::after);
+        if let Some(deadline) = deadline {
+            self.signals.wake_at(deadline);
+        }
         if let Err(error) = self.let_go(&mut child, program, enrolled) {
             return Err(self.take_back(child, error.into()));
         }
-        let deadline = self.options.timeout.map(Deadline::after);
         let mut watch = Watch::new(pid);
         let leaf = self.claim.record().attestation.clone();
         let exit = match watch.until_executed(self.signals, leaf.as_ref(), &mut child.gate) {
@@ -245,7 +248,7 @@ impl Run<'_> {
                 Happened::Ended(ended) => exit = Some(ended),
                 Happened::LeaseBroke => self.renew_lease(),
                 Happened::TimeIsOver if timed_out => {
-                    self.site.notice(&format!(
+                    self.site.trouble(&format!(
                         "the program, pid {pid}, does not end; `cgleaf destroy {}` names what lives",
                         self.claim.record().session
                     ));
@@ -333,7 +336,7 @@ impl Run<'_> {
         match end::end(self.site, self.claim.record(), self.options.grace) {
             Ok(destroyed) => destroyed.killed,
             Err(error) => {
-                self.site.notice(error.message());
+                self.site.trouble(error.message());
                 0
             }
         }

@@ -1,15 +1,19 @@
 //! The signals of a process that stands in for a program: what processes send is passed on, what the terminal sends the
 //! program has already (DESIGN 4).
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use cgleaf_shared::attestation::Attestation;
 use cgleaf_shared::process::{Pid, Proc, State};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
+use nix::sys::signal::{SigEvent, SigSet, SigevNotify, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
+use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
+use nix::time::ClockId;
 
 use super::exec::restore_signals;
+use crate::client::Deadline;
 use crate::client::interest::Interest;
 use crate::error::{Code, OrCode, Result};
 use crate::sys::{self, Disposition};
@@ -41,6 +45,7 @@ pub(super) struct Signals {
     mask_before: SigSet,
     child_before: Disposition,
     interrupted: Cell<bool>,
+    alarm: OnceCell<(Deadline, Option<Timer>)>,
 }
 
 impl Signals {
@@ -64,7 +69,41 @@ impl Signals {
             mask_before: before,
             child_before,
             interrupted: Cell::new(false),
+            alarm: OnceCell::new(),
         })
+    }
+
+    /// Has this process go on by then, should it be stopped: a stopped one sees no time pass. The kernel continues it as it
+    /// makes a SIGCONT (signal(7)); it makes one each second from then on, since one may come just before the stop.
+    pub(super) fn wake_at(&self, deadline: Deadline) {
+        let wake = SigevNotify::SigevSignal {
+            signal: Signal::SIGCONT,
+            si_value: 0,
+        };
+        let left = deadline.left().unwrap_or_default();
+        let times = Expiration::IntervalDelayed(
+            left.max(Duration::from_millis(1)).into(),
+            Duration::from_secs(1).into(),
+        );
+        let timer = Timer::new(ClockId::CLOCK_MONOTONIC, SigEvent::new(wake)).and_then(|mut it| {
+            it.set(times, TimerSetTimeFlags::empty())?;
+            Ok(it)
+        });
+        let _ = self.alarm.set((deadline, timer.ok()));
+    }
+
+    fn time_is_over(&self) -> bool {
+        let alarm = self.alarm.get();
+        alarm.is_some_and(|(deadline, _)| deadline.left().is_none())
+    }
+
+    /// The program was stopped by this signal: so is this process, and a shell sees its job stopped by it. It comes back when
+    /// this process is continued. Whether the program is to be continued too: nobody has, and it still has time.
+    pub(super) fn stop_too(&self, leader: Pid, by: Signal) -> bool {
+        if !self.time_is_over() {
+            stop_by(by);
+        }
+        is_stopped(leader) && !self.time_is_over()
     }
 
     /// While this is held, a wait for a helper ends when a signal comes that ends this process once it has
@@ -131,6 +170,10 @@ pub(super) fn for_the_leader(
     if number == libc::SIGCHLD {
         return None;
     }
+    if info.ssi_code == libc::SI_TIMER {
+        // Our own, which has woken this process.
+        return None;
+    }
     if info.ssi_code == libc::SI_KERNEL {
         // A terminal that goes away tells its session's leader alone, and leaves the rest to that.
         return (number == libc::SIGHUP && leads_its_session()).then_some(number);
@@ -169,7 +212,7 @@ fn leads_its_session() -> bool {
 }
 
 /// Whether a process was stopped by a signal.
-pub(super) fn is_stopped(process: Pid) -> bool {
+fn is_stopped(process: Pid) -> bool {
     Proc::system()
         .and_then(|proc| proc.process(process))
         .and_then(|directory| directory.stat())
@@ -185,9 +228,8 @@ fn is_in(process: Pid, leaf: Option<&Attestation>) -> bool {
     place.is_ok_and(|place| place.is_ok_and(|path| path.is_within(&leaf.leaf_path)))
 }
 
-/// The program was stopped by this signal: so is this process, and a shell sees its job stopped by it. It comes back when
-/// this process is continued.
-pub(super) fn stop_too(by: Signal) {
+/// Stops this process as that signal does.
+fn stop_by(by: Signal) {
     let own = nix::unistd::getpid();
     let ignored = sys::disposition(by as i32) == Disposition::Ignore;
     if by == Signal::SIGSTOP || ignored {

@@ -120,10 +120,10 @@ impl Watch {
             }
         }
         // Several ends and stops may be one SIGCHLD, so the child itself is asked, whatever came.
-        self.look_at_the_child()
+        self.look_at_the_child(signals)
     }
 
-    fn look_at_the_child(&self) -> Option<Exit> {
+    fn look_at_the_child(&self, signals: &Signals) -> Option<Exit> {
         let mut flags = WaitPidFlag::WNOHANG;
         flags.set(WaitPidFlag::WUNTRACED, self.stands_in);
         loop {
@@ -132,8 +132,8 @@ impl Watch {
                 Ok(Some(Change::Exited(code))) => return Some(Exit::Code(code)),
                 Ok(Some(Change::Signalled(signal))) => return Some(Exit::Signal(signal)),
                 Ok(Some(Change::Stopped(by))) => {
-                    signals::stop_too(Signal::try_from(by).unwrap_or(Signal::SIGSTOP));
-                    if signals::is_stopped(self.leader) {
+                    let by = Signal::try_from(by).unwrap_or(Signal::SIGSTOP);
+                    if signals.stop_too(self.leader, by) {
                         sys::signal_child(self.leader, libc::SIGCONT);
                     }
                 }

@@ -184,6 +184,7 @@ impl Reach {
             scope_dir: self.scope_dir.as_deref(),
             kept_descriptor: None,
             notices: &|_| {},
+            trouble: &|_| {},
         }
     }
 }

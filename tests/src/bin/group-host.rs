@@ -89,6 +89,7 @@ fn launched(
     let options = LaunchOptions {
         mark: mark.to_owned(),
         leftovers,
+        grace: None,
         die_with_frontend: false,
         own_posix_session: own,
     };

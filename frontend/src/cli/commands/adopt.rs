@@ -17,6 +17,7 @@ pub(super) fn run(context: &Context, arguments: &Adopt) -> Result<u8> {
         scope_dir: context.scope_dir.as_deref(),
         kept_descriptor: None,
         notices: &notice,
+        trouble: &|text| context.output.trouble(text),
     };
     let pid = Pid::new(arguments.pid)
         .filter(|pid| pid.may_be_signalled())

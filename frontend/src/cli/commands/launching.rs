@@ -71,12 +71,14 @@ impl Launching {
     /// Calls `what` with where helpers are looked for.
     pub(super) fn with_site<T>(&self, context: &Context, what: impl FnOnce(&Site<'_>) -> T) -> T {
         let notices = |text: &str| context.output.notice(text);
+        let trouble = |text: &str| context.output.trouble(text);
         what(&Site {
             base: &context.base,
             socket: context.socket.as_deref(),
             scope_dir: context.scope_dir.as_deref(),
             kept_descriptor: self.status_number,
             notices: &notices,
+            trouble: &trouble,
         })
     }
 
