@@ -1,5 +1,7 @@
 //! The commands on sessions of the group tier.
 
+use std::os::unix::process::CommandExt;
+
 use cgleaf_tests::frontend::Sandbox;
 use cgleaf_tests::scratch::wait_until;
 
@@ -46,6 +48,8 @@ fn a_started_session_is_listed_and_ended_with_its_setsid_child() {
         });
     }
     sandbox.run(["destroy", "g"]).expect(4);
+    let again = sandbox.run(["--json", "destroy", "--if-exists", "g"]);
+    assert_eq!(again.json()["result"]["tier"], "group", "{again:?}");
 }
 
 /// signal, wait, show, gc and `--if-exists`: by the program's own answers.
@@ -111,6 +115,9 @@ fn an_exec_whose_child_left_is_partial_and_names_it() {
     let details = answer.json()["error"]["details"].clone();
     assert_eq!(details["tier"], "group", "{details}");
     assert_eq!(details["strays"][0]["pid"].as_i64(), pid, "{details}");
+    assert_eq!(details["killed"], 1, "the stray was not: {details}");
+    let kept = sandbox.run(["--json", "gc"]).json()["result"].clone();
+    assert_eq!(kept["kept"][0]["session"], "g", "{kept}");
     leader.wait().expect("the leader was ended");
     let pid = i32::try_from(pid.expect("a pid")).expect("a pid");
     assert!(
@@ -122,5 +129,38 @@ fn an_exec_whose_child_left_is_partial_and_names_it() {
         nix::sys::signal::Signal::SIGKILL,
     );
     wait_until("its end", || cgleaf_tests::session::is_dead(pid));
-    sandbox.run(["destroy", "g"]).expect(0);
+    // What the destroy could not prove then is proven now.
+    let gone = sandbox.run(["--json", "gc"]).json()["result"].clone();
+    assert_eq!(gone["removed"][0], "g", "{gone}");
+}
+
+/// Without a group of its own no destroy ever proves the end: gc takes it as it takes those that ended by themselves.
+#[test]
+fn gc_takes_a_shells_job_that_a_destroy_has_ended() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let words = [
+        "exec",
+        "--quiet",
+        "--tier",
+        "group",
+        "--session",
+        "j",
+        "--name",
+        "n",
+    ];
+    let mut command = sandbox.cgleaf(words);
+    command.args(["--", "sleep", "300"]).process_group(0);
+    let mut leader = command.spawn().expect("start cgleaf exec");
+    wait_until("the program", || {
+        let line = std::fs::read(format!("/proc/{}/cmdline", leader.id()));
+        line.is_ok_and(|line| line.starts_with(b"sleep"))
+    });
+    sandbox.run(["destroy", "n"]).expect(5);
+    leader.wait().expect("its end");
+    let gone = sandbox.run(["--json", "gc"]).json()["result"].clone();
+    assert_eq!(gone["removed"][0], "j", "{gone}");
+    let again = ["run", "--tier", "group", "--name", "n", "--", "true"];
+    sandbox.run(again).expect(0);
 }

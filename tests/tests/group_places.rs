@@ -6,7 +6,7 @@ use std::process::Command;
 
 use cgleaf_tests::frontend::{Answer, Sandbox, finish};
 use cgleaf_tests::require;
-use cgleaf_tests::scratch::cgroup_mount;
+use cgleaf_tests::scratch::{cgroup_mount, wait_until};
 
 /// How a place differs from the machine: a script that is run before cgleaf.
 struct Place<'a> {
@@ -90,6 +90,10 @@ fn has_the_group_tier(place: &Place<'_>, why: &[&str]) {
     for words in [["freeze", "s"], ["thaw", "s"]] {
         place.cgleaf(&words).expect(12);
     }
+    let own = std::process::id().to_string();
+    let adopted = place.cgleaf(&["adopt", "--name", "a", &own]);
+    assert_eq!(adopted.expect(12), "");
+    assert!(!adopted.stderr.contains("--tier"), "{adopted:?}");
     let ended = place.cgleaf(&["--json", "destroy", "s"]);
     ended.expect(0);
     assert_eq!(ended.json()["result"]["tier"], "group");
@@ -155,4 +159,84 @@ fn with_cgroup2_elsewhere_there_is_a_leaf() {
     println!("doctor: {detail}");
     let ran = place.cgleaf(&["run", "--tier", "cgroup", "--", "echo", "it runs"]);
     assert_eq!(ran.expect(0), "it runs");
+}
+
+/// Another user's member, in a /proc that hides it: that nobody is seen is no end.
+#[test]
+fn whom_proc_hides_is_not_said_to_have_ended() {
+    require!(Root);
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let runtime = tempfile::tempdir().expect("a folder");
+    std::os::unix::fs::chown(runtime.path(), Some(1000), Some(1000)).expect("chown");
+    let become_root = sandbox.runtime().join("become-root");
+    let script = "cp \"$(command -v setpriv)\" $0 && chmod 4755 $0 && chmod 711 ${0%/*}";
+    let made = Command::new("sh")
+        .args(["-c", script])
+        .arg(&become_root)
+        .status();
+    assert!(made.expect("sh").success());
+    const USER: &str = "setpriv --reuid=1000 --regid=1000 --clear-groups cgleaf";
+    let in_place = |place: &str, words: &[&str]| {
+        let mut command = sandbox.command("unshare");
+        command.env("XDG_RUNTIME_DIR", runtime.path());
+        command.args(["--mount", "sh", "-c"]);
+        command
+            .arg(format!("{place} {USER} \"$@\""))
+            .arg("sh")
+            .args(words);
+        command
+    };
+    let path = become_root.display().to_string();
+    let mut words = vec![
+        "exec",
+        "--quiet",
+        "--tier",
+        "group",
+        "--session",
+        "s",
+        "--",
+        &path,
+    ];
+    words.extend(["--reuid=0", "--regid=0", "--clear-groups", "sleep", "300"]);
+    let mut leader = in_place("exec setsid", &words).spawn().expect("start it");
+    wait_until("a root sleeper that leads its group", || {
+        let file = format!("/proc/{}/status", leader.id());
+        let status = std::fs::read_to_string(file).unwrap_or_default();
+        status.contains("Name:\tsleep") && status.contains("Uid:\t0")
+    });
+    let answer = finish(in_place("exec", &["--json", "destroy", "s"]));
+    answer.expect(5);
+    let named = &answer.json()["error"]["details"]["leftover"][0]["pid"];
+    let hiding = "mount -t proc -o hidepid=2 proc /proc && exec";
+    let hidden = |words: &[&str]| finish(in_place(hiding, words));
+    let seen = [
+        hidden(&["--json", "show", "s"]),
+        hidden(&["--json", "list", "--all"]),
+    ];
+    let codes = [
+        hidden(&["wait", "s", "--timeout", "100ms"]).code(),
+        hidden(&["destroy", "s"]).code(),
+    ];
+    let kept = hidden(&["--json", "gc"]).json()["result"]["kept"].clone();
+    let lived = leader.try_wait().expect("ask for its end").is_none();
+    leader.kill().expect("SIGKILL");
+    leader.wait().expect("its end");
+    let ended = hidden(&["--json", "show", "s"]).json();
+    assert!(lived);
+    assert_eq!(*named, leader.id(), "{answer:?}");
+    let shown = &seen[0].json()["result"];
+    assert_eq!(shown["state"], "unknown", "{shown}");
+    assert!(
+        shown["remark"]
+            .as_str()
+            .is_some_and(|it| it.contains("/proc")),
+        "{shown}"
+    );
+    let listed = &seen[1].json()["result"]["sessions"][0];
+    assert_eq!(listed["state"], "unknown", "{listed}");
+    assert_eq!(codes, [7, 5]);
+    assert_eq!(kept[0]["session"], "s", "{kept}");
+    assert_eq!(ended["result"]["state"], "destroying", "{ended}");
 }

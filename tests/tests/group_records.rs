@@ -16,8 +16,13 @@ struct Stranger(Child);
 
 impl Stranger {
     fn new() -> Stranger {
+        Stranger::with(&[])
+    }
+
+    fn with(environment: &[(&str, &str)]) -> Stranger {
         let mut command = Command::new("setsid");
         command.args(["sleep", "300"]).stdin(Stdio::null());
+        command.envs(environment.iter().copied());
         let stranger = Stranger(command.spawn().expect("a stranger"));
         wait_until("its POSIX session", || {
             let proc = Proc::system().expect("/proc");
@@ -269,4 +274,43 @@ fn one_that_says_that_all_is_over_is_not_believed_while_it_runs() {
         sandbox.run(["gc"]).expect(0);
     }
     assert_eq!(finish(sandbox.cgleaf(["list", "--all"])).expect(0), "");
+}
+
+/// A number that others use now: what left the session is named all the same, and gc takes it when all of it is over.
+#[test]
+fn one_whose_number_is_anothers_is_refused_and_taken_when_all_is_over() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let mut leader = sandbox.background_in_a_group("s", &["--tier", "group"], ["true"]);
+    leader.wait();
+    let mut record = sandbox.record("s").expect("a record");
+    let stranger = Stranger::new();
+    let mut former = stranger.id();
+    let start = former["start"].as_u64().expect("a start");
+    former["start"] = (start - 1).into();
+    point_group(&mut record, &former);
+    record["leader"] = former.clone();
+    for field in ["pid", "start"] {
+        record["maker"][field] = former[field].clone();
+    }
+    write(&sandbox, "s", &record);
+    let mark = record["mark"].as_str().expect("a mark");
+    let mut stray = Stranger::with(&[("CGLEAF_MARK", mark)]);
+    let refused = sandbox.run(["--json", "destroy", "s"]);
+    refused.expect(7);
+    let details = refused.json()["error"]["details"].clone();
+    assert_eq!(details["strays"][0]["pid"], stray.pid().get(), "{details}");
+    assert_eq!(details["killed"], 0, "{details}");
+    assert!(!stranger.was_touched() && !stray.was_touched());
+    let taken = || {
+        let gc = sandbox.run(["--json", "gc"]).json()["result"].clone();
+        gc["removed"] == json!(["s"])
+    };
+    assert!(!taken(), "its number is in use");
+    drop(stranger);
+    assert!(!taken(), "what left it lives");
+    stray.0.kill().expect("SIGKILL");
+    stray.0.wait().expect("its end");
+    assert!(taken());
 }

@@ -56,8 +56,8 @@ pub enum Outcome {
 pub struct DestroyReport {
     /// How it came out. `Ended` with strays is to be answered as PARTIAL.
     pub outcome: Outcome,
-    /// Members that were seen alive at the beginning.
-    pub seen: usize,
+    /// How many lived at the beginning and have ended.
+    pub ended: usize,
     /// Processes of the session outside its group that live.
     pub strays: Vec<Member>,
     /// Members that live: who must be named with PARTIAL.
@@ -79,23 +79,25 @@ pub fn destroy(
 ) -> Result<DestroyReport, ReadError> {
     let proc = Proc::system()?;
     if let Some(why) = unfit(&proc, identity)? {
-        return Ok(DestroyReport::new(Outcome::Refused(why), 0));
+        return Ok(DestroyReport::new(Outcome::Refused(why)));
     }
     let before = members(&proc, identity)?;
     let outcome = match identity.monitor {
         Some(monitor) => end_by_monitor(&proc, identity, monitor, options, &before),
         None => end_without_monitor(&proc, identity, options, &before),
     };
-    let mut report = DestroyReport::new(outcome, before.len());
-    report.name_the_living(&proc, identity, &before, options)?;
+    let mut report = DestroyReport::new(outcome);
+    report.name_the_living(&proc, identity, &before, options.strays)?;
+    let ended = |member: &&Member| liveness::of(&proc, member.id).is_dead();
+    report.ended = before.iter().filter(ended).count();
     Ok(report)
 }
 
 impl DestroyReport {
-    fn new(outcome: Outcome, seen: usize) -> DestroyReport {
+    fn new(outcome: Outcome) -> DestroyReport {
         DestroyReport {
             outcome,
-            seen,
+            ended: 0,
             strays: Vec::new(),
             alive: Vec::new(),
         }
@@ -107,60 +109,94 @@ impl DestroyReport {
         proc: &Proc,
         identity: &GroupIdentity,
         before: &[Member],
-        options: &DestroyOptions<'_>,
+        policy: StrayPolicy,
     ) -> Result<(), ReadError> {
-        if matches!(self.outcome, Outcome::Refused(_)) {
-            return Ok(());
-        }
-        // A monitor that saw the end has left nobody to be looked for.
-        let mut all_were_read = identity.monitor.is_some() || options.strays == StrayPolicy::Ignore;
-        let mut newcomers = Newcomers::new();
-        let are_wanted = !all_were_read;
-        // Who was proven by its parents then is proven now: they may have ended.
-        let known: Vec<ProcessId> = before
-            .iter()
-            .filter(|member| member.tie == Tie::Proven)
-            .map(|member| member.id)
-            .collect();
+        let refused = matches!(self.outcome, Outcome::Refused(_));
+        let mut search = Search::new(proc, identity, before, policy);
         for look in 0..STRAY_LOOKS {
-            let begun = newcomers.begin(proc);
-            let mut seen = members_and(proc, identity, &known)?;
-            if are_wanted && begun.is_ok() && seen.is_empty() {
-                match newcomers.follow(proc, identity) {
-                    Ok(Followed::Found(member)) => seen.push(*member),
-                    Ok(Followed::Nobody) => all_were_read = true,
-                    // What could not be read proves nothing, and is asked again.
-                    Ok(Followed::TooMany) | Err(_) => {}
-                }
-            }
-            let (alive, strays) = seen
-                .into_iter()
-                .partition(|member| member.is_of_its_group(identity));
-            (self.alive, self.strays) = (alive, strays);
+            let seen = search.look()?.into_iter();
+            (self.alive, self.strays) = seen.partition(|member| member.is_of_its_group(identity));
             if self.outcome == Outcome::Ended && !self.alive.is_empty() {
-                let why = "its end was proven, and yet a member was seen alive behind it";
-                self.outcome = Outcome::Partial(why.to_owned());
+                self.outcome =
+                    partial("its end was proven, and yet a member was seen alive behind it");
                 return Ok(());
             }
-            if options.strays == StrayPolicy::Ignore {
-                self.strays.clear();
-                return Ok(());
+            match policy {
+                StrayPolicy::Ignore => self.strays.clear(),
+                StrayPolicy::Kill if !refused => end_proven(proc, &self.strays),
+                StrayPolicy::Name | StrayPolicy::Kill => {}
             }
-            if options.strays == StrayPolicy::Kill {
-                for stray in self.strays.iter().filter(|stray| stray.tie == Tie::Proven) {
-                    let _ = signal_member(proc, stray.id, libc::SIGKILL);
-                }
-            } else if !self.strays.is_empty() {
+            let goes_on = policy == StrayPolicy::Kill || self.strays.is_empty();
+            if refused || policy == StrayPolicy::Ignore || !goes_on {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(1 << look));
         }
-        if self.outcome == Outcome::Ended && !all_were_read && self.strays.is_empty() {
-            let why = "its group has ended; but not all processes that were made meanwhile could be read, and one that had \
-                       left the group may be among them";
-            self.outcome = Outcome::Partial(why.to_owned());
+        if self.outcome == Outcome::Ended && search.some_are_unread && self.strays.is_empty() {
+            self.outcome = partial(
+                "its group has ended; but not all processes that were made meanwhile could be read, and one that had left the \
+                 group may be among them",
+            );
         }
         Ok(())
+    }
+}
+
+fn end_proven(proc: &Proc, strays: &[Member]) {
+    for stray in strays.iter().filter(|stray| stray.tie == Tie::Proven) {
+        let _ = signal_member(proc, stray.id, libc::SIGKILL);
+    }
+}
+
+/// Looks for who lives, and, where nobody is seen, at all that was made meanwhile.
+struct Search<'a> {
+    proc: &'a Proc,
+    identity: &'a GroupIdentity,
+    /// Who was proven by its parents before is proven now: they may have ended.
+    known: Vec<ProcessId>,
+    newcomers: Option<Newcomers>,
+    some_are_unread: bool,
+}
+
+impl<'a> Search<'a> {
+    fn new(
+        proc: &'a Proc,
+        identity: &'a GroupIdentity,
+        before: &[Member],
+        policy: StrayPolicy,
+    ) -> Search<'a> {
+        let proven = before.iter().filter(|member| member.tie == Tie::Proven);
+        // A monitor that saw the end has left nobody to be looked for.
+        let follows = identity.monitor.is_none() && policy != StrayPolicy::Ignore;
+        Search {
+            proc,
+            identity,
+            known: proven.map(|member| member.id).collect(),
+            newcomers: follows.then(Newcomers::new),
+            some_are_unread: follows,
+        }
+    }
+
+    fn look(&mut self) -> Result<Vec<Member>, ReadError> {
+        let mut begun = self.newcomers.as_mut();
+        if begun
+            .as_mut()
+            .is_some_and(|it| it.begin(self.proc).is_err())
+        {
+            begun = None;
+        }
+        let mut seen = members_and(self.proc, self.identity, &self.known)?;
+        if let Some(newcomers) = begun
+            && seen.is_empty()
+        {
+            match newcomers.follow(self.proc, self.identity) {
+                Ok(Followed::Found(member)) => seen.push(*member),
+                Ok(Followed::Nobody) => self.some_are_unread = false,
+                // What could not be read proves nothing, and is asked again.
+                Ok(Followed::TooMany) | Err(_) => {}
+            }
+        }
+        Ok(seen)
     }
 }
 
@@ -285,8 +321,11 @@ fn wait_until(limit: Duration, is_so: impl Fn() -> bool) {
     }
 }
 
+fn partial(why: &str) -> Outcome {
+    Outcome::Partial(why.to_owned())
+}
+
 fn outcome_of(answer: Answer) -> Outcome {
-    let partial = |why: &str| Outcome::Partial(why.to_owned());
     match answer {
         Answer::Ended => Outcome::Ended,
         Answer::Alive(Doubt::StoppedAndUnreadable) => partial(

@@ -9,6 +9,7 @@ use super::contradiction::contradiction;
 use super::gc::{GC_LOOKS, Gc, Judgement, Keep};
 use super::guards::AllGuards;
 use super::identity::GroupIdentity;
+use super::look::hidden;
 use super::members::members;
 use super::procfs::ProcfsKernel;
 
@@ -90,6 +91,9 @@ fn judge_without_group(proc: &Proc, identity: &GroupIdentity) -> Result<GcVerdic
                 "its leader's start was not recorded".to_owned(),
             ));
         }
+    }
+    if let Some(why) = hidden(proc) {
+        return Ok(GcVerdict::Kept(why));
     }
     for _ in 0..GC_LOOKS {
         if !members(proc, identity)?.is_empty() {

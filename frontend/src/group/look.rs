@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cgleaf_shared::process::liveness::{self, GroupProbe, Liveness};
-use cgleaf_shared::process::{Proc, ReadError};
+use cgleaf_shared::process::{Proc, ProcView, ReadError};
 
 use super::contradiction::contradiction;
 use super::gc::GC_LOOKS;
@@ -26,6 +26,8 @@ pub enum Seen {
     Elsewhere,
     /// The kernel says that its record's parts do not fit. Why.
     Contradicted(String),
+    /// Nobody was seen, and somebody may be hidden. Why.
+    Untold(String),
 }
 
 /// Why nothing may be done by a record, if nothing may: it is of another boot or pid namespace, or the kernel contradicts it.
@@ -64,9 +66,13 @@ pub fn look_once(proc: &Proc, identity: &GroupIdentity) -> Result<Seen, ReadErro
     if let Some(why) = contradiction(proc, identity) {
         return Ok(Seen::Contradicted(why));
     }
-    let mut named = identity.monitor.into_iter().chain(identity.leader());
-    if named.any(|process| liveness::of(proc, process) == Liveness::Alive) {
-        return Ok(Seen::Alive);
+    let mut untold = hidden(proc);
+    for process in identity.monitor.into_iter().chain(identity.leader()) {
+        match liveness::of(proc, process) {
+            Liveness::Alive => return Ok(Seen::Alive),
+            Liveness::Unknown(why) => untold = Some(why),
+            Liveness::Dead => {}
+        }
     }
     let seen = members(proc, identity)?;
     if seen.iter().any(|member| member.is_of_its_group(identity)) {
@@ -76,8 +82,19 @@ pub fn look_once(proc: &Proc, identity: &GroupIdentity) -> Result<Seen, ReadErro
         return Ok(Seen::Strays);
     }
     let group = identity.pgid.map(liveness::probe_group);
-    Ok(match group {
-        Some(Ok(GroupProbe::Gone)) => Seen::Gone,
+    Ok(match (group, untold) {
+        (Some(Ok(GroupProbe::Gone)), _) => Seen::Gone,
+        (_, Some(why)) => Seen::Untold(why),
         _ => Seen::Nobody,
     })
+}
+
+/// Why somebody may be there whom nobody can see here, if that is so.
+pub(super) fn hidden(proc: &Proc) -> Option<String> {
+    match (proc.view(), proc.hides_processes()) {
+        (Ok(ProcView::Own), Ok(false)) => None,
+        (Ok(ProcView::Foreign), _) => Some("/proc is that of another pid namespace".to_owned()),
+        (Ok(ProcView::Own), Ok(true)) => Some("/proc hides processes (hidepid)".to_owned()),
+        (Err(error), _) | (_, Err(error)) => Some(error.to_string()),
+    }
 }

@@ -31,7 +31,7 @@ pub fn adopt(site: &Site<'_>, reach: &Reach, identity: &Identity, pid: Pid) -> R
     // The leaf belongs to this connection until somebody is in it.
     let leaf = match leaf::make(site, claim.record(), None, Entry::Birth)? {
         Made::Leaf(leaf) => leaf,
-        Made::NotServed(said) => return Err(leaf::not_served(TierWanted::Cgroup, &said)),
+        Made::NotServed(said) => return Err(leaf::not_served(TierWanted::Auto, &said)),
         Made::MoveDenied(refusal) => return Err(Error::new(Code::Refused, refusal.message)),
     };
     // Before anybody is moved: what is adopted runs already, and what a destroy has ended must not be there again. One that

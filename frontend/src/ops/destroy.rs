@@ -179,7 +179,10 @@ impl Destroy<'_> {
             return Ok(None);
         }
         if self.options.if_exists {
-            return Ok(Some(Destroyed::nothing(&session.id, false)));
+            return Ok(Some(Destroyed {
+                tier: session.tier(),
+                ..Destroyed::nothing(&session.id, false)
+            }));
         }
         Err(Error::new(
             Code::SessionAlreadyDestroyed,

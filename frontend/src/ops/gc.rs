@@ -123,11 +123,14 @@ fn end_lost_hold(reach: &Reach, session: &Session) {
 /// A destroy that was begun, whose maker did not come to its end: one from inside the session ends itself. Where the kernel says
 /// that nothing lives, what is left of its steps is done; the session then, if that was so.
 fn finish_destroy(reach: &Reach, session: &Session) -> Result<Option<Session>> {
-    let begun = session.tier() == Tier::Cgroup
-        && session
-            .record()
-            .is_some_and(|record| record.phase == Phase::Destroying);
-    if !begun || reach.look(session).state != State::Destroyed {
+    let begun = session.record().is_some_and(|record| {
+        record.phase == Phase::Destroying
+            && match session.tier() {
+                Tier::Cgroup => reach.look(session).state == State::Destroyed,
+                Tier::Group => super::group_tier::may_be_finished(record),
+            }
+    });
+    if !begun {
         return Ok(None);
     }
     // What it cannot finish is told where the session is judged.
@@ -259,6 +262,10 @@ fn judge<'s>(
         Ok(now) if now != boot => return Ok(record),
         Ok(_) => {}
         Err(error) => return Err(format!("which boot this is cannot be told: {error}")),
+    }
+    if record.phase == Phase::Destroying && record.tier == Tier::Group {
+        super::group_tier::judge_begun(reach, record)?;
+        return Ok(record);
     }
     if record.phase == Phase::Destroying {
         let id = &session.id;

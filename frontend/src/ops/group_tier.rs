@@ -95,7 +95,7 @@ impl Destroy<'_> {
             end_recorded: &|| end_recorded(self.reach, record),
         };
         let report = group::destroy(&identity, &options).or_code(Code::Internal)?;
-        progress.killed = report.seen;
+        progress.killed = report.ended;
         progress.strays = report.strays.iter().map(stray).collect();
         match report.outcome {
             Outcome::Ended => self.finish(session, progress),
@@ -105,14 +105,15 @@ impl Destroy<'_> {
                 self.write_strays(session, &mut progress);
                 let what = format!("session {} may live: {why}", session.id);
                 let alive: Vec<MemberInfo> = report.alive.iter().map(info).collect();
-                Err(answer(partial(&what, &alive), session, &progress))
+                let left: Vec<Value> = alive.iter().map(MemberInfo::to_json).collect();
+                Err(answer(partial(&what, &alive), session, &progress).with("leftover", left))
             }
             Outcome::Refused(why) => {
-                let error = Error::new(
-                    Code::Refused,
-                    format!("session {}: {why}; nothing was signalled", session.id),
-                );
-                Err(answer(error, session, &progress))
+                let mut what = format!("session {}: {why}; nothing was signalled", session.id);
+                for stray in &progress.strays {
+                    what = format!("{what}; what had left it lives on: {}", stray.sentence());
+                }
+                Err(answer(Error::new(Code::Refused, what), session, &progress))
             }
         }
     }
@@ -182,8 +183,20 @@ pub(super) fn state(record: &Record) -> (State, Option<String>) {
     match seen {
         Err(error) => (State::Unknown, Some(error.to_string())),
         Ok(Seen::Contradicted(why)) => (State::Damaged, Some(why)),
+        Ok(Seen::Untold(why)) if !record.phase.is_over() => (State::Unknown, Some(why)),
         Ok(seen) => (state_of(record, &seen), None),
     }
+}
+
+/// How it is cannot be told, and waiting changes nothing about that.
+pub(super) fn untold(session: &Session, why: Option<&str>) -> Error {
+    let why = why.unwrap_or(group::NOT_OF_HERE);
+    let id = &session.id;
+    Error::new(
+        Code::Refused,
+        format!("how session {id} is cannot be told: {why}"),
+    )
+    .with("session", id.as_str())
 }
 
 fn state_of(record: &Record, seen: &Seen) -> State {
@@ -193,7 +206,7 @@ fn state_of(record: &Record, seen: &Seen) -> State {
         (Seen::Alive, _) | (Seen::Strays, Phase::Running) => State::Running,
         // A destroy may have been told to look for no strays.
         (_, Phase::Destroyed) => State::Destroyed,
-        (Seen::Elsewhere | Seen::Contradicted(_), _) => State::Unknown,
+        (Seen::Elsewhere, _) => State::Unknown,
         (_, Phase::Destroying) => State::Destroying,
         (_, Phase::Intent) if record.maker.may_live() => State::Starting,
         _ => State::Ended,
@@ -222,6 +235,36 @@ pub(super) fn judge(reach: &Reach, record: &Record) -> std::result::Result<(), S
         Ok(GcVerdict::Over) => Ok(()),
         Ok(GcVerdict::Kept(why)) => Err(why),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Whether a destroy that was begun can end: nobody of the session is seen, and its group tells whether anybody is.
+pub(super) fn may_be_finished(record: &Record) -> bool {
+    let identity = identity(record).ok().flatten();
+    let (Some(identity), Ok(proc)) = (identity, Reach::proc()) else {
+        return false;
+    };
+    let seen = group::look(&proc, &identity);
+    identity.pgid.is_some() && matches!(seen, Ok(Seen::Nobody | Seen::Gone))
+}
+
+/// Why gc keeps a session that a destroy has begun to end. Without a group of its own no destroy can prove the end: it is over
+/// when gc would call it over.
+pub(super) fn judge_begun(reach: &Reach, record: &Record) -> std::result::Result<(), String> {
+    let id = &record.session;
+    let advice = format!(
+        "a destroy of it has begun; `cgleaf destroy {id}` tells what is left, and ends what is proven"
+    );
+    match identity(record) {
+        Ok(Some(identity)) if identity.pgid.is_none() => {
+            let ended = || end_recorded(reach, record);
+            match group::gc_judges_over(&identity, &|| false, &ended) {
+                Ok(GcVerdict::Over) => Ok(()),
+                Ok(GcVerdict::Kept(why)) => Err(format!("{why}; {advice}")),
+                Err(error) => Err(error.to_string()),
+            }
+        }
+        _ => Err(advice),
     }
 }
 

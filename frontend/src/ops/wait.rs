@@ -55,6 +55,9 @@ pub fn wait(reach: &Reach, session: &Session, timeout: Option<Duration>) -> Resu
                     return Ok(WaitOutcome::TimedOut);
                 }
             }
+            State::Unknown | State::Damaged if session.tier() == Tier::Group => {
+                return Err(super::group_tier::untold(session, look.remark.as_deref()));
+            }
             _ if session.tier() == Tier::Group => {
                 if !super::group_tier::wait_a_little(session, deadline)? {
                     return Ok(WaitOutcome::TimedOut);

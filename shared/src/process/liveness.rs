@@ -72,6 +72,9 @@ fn of_held(proc: &Proc, held: &Pidfd, process: ProcessId) -> Liveness {
             return Liveness::Unknown(format!("cannot poll the pidfd of {}: {error}", process.pid));
         }
     }
+    if let Some(unknown) = by_other_numbers(proc) {
+        return unknown;
+    }
     match start_matches(proc, process) {
         Ok(true) => Liveness::Alive,
         Ok(false) => Liveness::Dead,
@@ -93,6 +96,9 @@ fn by_start(proc: &Proc, process: ProcessId) -> Liveness {
         Ok(stat) => stat,
         Err(error) => return from_absence(proc, process.pid, &error),
     };
+    if let Some(unknown) = by_other_numbers(proc) {
+        return unknown;
+    }
     if stat.id != process {
         return Liveness::Dead;
     }
@@ -108,16 +114,24 @@ fn from_absence(proc: &Proc, pid: Pid, error: &ReadError) -> Liveness {
     if !error.is_gone() {
         return Liveness::Unknown(error.to_string());
     }
-    match proc.view() {
-        Ok(ProcView::Own) => match proc.hides_processes() {
-            Ok(false) => Liveness::Dead,
-            Ok(true) => Liveness::Unknown(format!("/proc may hide process {pid} (hidepid)")),
-            Err(error) => Liveness::Unknown(error.to_string()),
-        },
-        Ok(ProcView::Foreign) => {
-            Liveness::Unknown("/proc belongs to another pid namespace".to_owned())
-        }
+    if let Some(unknown) = by_other_numbers(proc) {
+        return unknown;
+    }
+    match proc.hides_processes() {
+        Ok(false) => Liveness::Dead,
+        Ok(true) => Liveness::Unknown(format!("/proc may hide process {pid} (hidepid)")),
         Err(error) => Liveness::Unknown(error.to_string()),
+    }
+}
+
+/// A `/proc` that numbers processes in another way says something of somebody else, or nothing.
+fn by_other_numbers(proc: &Proc) -> Option<Liveness> {
+    match proc.view() {
+        Ok(ProcView::Own) => None,
+        Ok(ProcView::Foreign) => Some(Liveness::Unknown(
+            "/proc belongs to another pid namespace".to_owned(),
+        )),
+        Err(error) => Some(Liveness::Unknown(error.to_string())),
     }
 }
 

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -78,6 +79,7 @@ pub enum ProcView {
 pub struct Proc {
     root: OwnedFd,
     path: PathBuf,
+    view: OnceLock<ProcView>,
 }
 
 impl Proc {
@@ -102,7 +104,11 @@ impl Proc {
         if kind.filesystem_type() != PROC_SUPER_MAGIC {
             return Err(ReadError::Malformed { path });
         }
-        Ok(Proc { root, path })
+        Ok(Proc {
+            root,
+            path,
+            view: OnceLock::new(),
+        })
     }
 
     /// Does this `/proc` number processes as kill(2) does?
@@ -113,6 +119,14 @@ impl Proc {
     /// # Errors
     /// If our own status cannot be read for another reason.
     pub fn view(&self) -> Result<ProcView, ReadError> {
+        if let Some(view) = self.view.get() {
+            return Ok(*view);
+        }
+        let view = self.read_view()?;
+        Ok(*self.view.get_or_init(|| view))
+    }
+
+    fn read_view(&self) -> Result<ProcView, ReadError> {
         let path = self.path.join("self/status");
         let text = match read_at(&self.root, Path::new("self/status"), &path) {
             Ok(text) => text,
