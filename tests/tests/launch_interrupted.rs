@@ -1,12 +1,16 @@
 //! A helper that does not answer holds nobody up: who asks it can be ended, and nothing of what was asked for is left.
 
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use cgleaf_tests::frontend::{Sandbox, instrumented_programs, wait_for};
 use cgleaf_tests::scratch::wait_until;
 use cgleaf_tests::steps::Stage;
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use nix::unistd::Pid;
 
 fn pid_of(child: &Child) -> Pid {
@@ -140,6 +144,60 @@ fn an_interrupt_while_the_child_is_attested_leaves_no_leaf() {
         });
         wait_until("the leaf to go", || sandbox.leaves().is_empty());
         wait_until("its record to go", || sandbox.record("born").is_none());
+    }
+}
+
+/// Whoever says how long a command may take does not wait longer for the helper: it is done before one that said nothing, which was
+/// asked first and still waits.
+#[test]
+fn a_deadline_counts_for_a_helper_that_does_not_answer_too() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let stopped = Stopped::helper(&sandbox);
+    let mut patient = sandbox.cgleaf(["freeze", "keeper"]).spawn().expect("start");
+    sandbox
+        .run(["wait", "keeper", "--timeout", "10ms"])
+        .expect(11);
+    let destroy = sandbox.run(["destroy", "keeper", "--timeout", "10ms"]);
+    destroy.expect(6);
+    assert!(destroy.stderr.contains("does not answer"), "{destroy:?}");
+    assert_eq!(patient.try_wait().expect("look at it"), None);
+    drop(stopped);
+    assert_eq!(wait_for(&mut patient).code(), Some(0));
+    sandbox.run(["destroy", "keeper"]).expect(0);
+}
+
+/// Connections that nobody accepts fill the queue of a stopped helper's socket, and connect(2) itself waits.
+#[test]
+fn a_full_queue_at_a_helper_that_does_not_answer_holds_nobody_up() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let stopped = Stopped::helper(&sandbox);
+    let record = sandbox.record("keeper").expect("a record");
+    let socket = PathBuf::from(record["helper"]["socket"].as_str().expect("a socket"));
+    let queue: Vec<_> = std::iter::from_fn(|| connect_at_once(&socket))
+        .take(10_000)
+        .collect();
+    assert!(queue.len() < 10_000, "the queue has no end");
+    let destroy = sandbox.run(["destroy", "keeper", "--timeout", "10ms"]);
+    destroy.expect(6);
+    assert!(destroy.stderr.contains("does not answer"), "{destroy:?}");
+    drop(queue);
+    drop(stopped);
+    sandbox.run(["destroy", "keeper"]).expect(0);
+}
+
+/// Connects if there is room in the queue.
+fn connect_at_once(path: &Path) -> Option<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).expect("a socket");
+    let address = UnixAddr::new(path).expect("an address");
+    match connect(socket.as_raw_fd(), &address) {
+        Ok(()) => Some(socket),
+        Err(Errno::EAGAIN) => None,
+        Err(errno) => panic!("connect to {}: {errno}", path.display()),
     }
 }
 

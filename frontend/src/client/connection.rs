@@ -9,11 +9,13 @@ use cgleaf_shared::id::Uid;
 use cgleaf_shared::wire::{self, Hello, PROTOCOL, RefusalCode, Reply, Request, Welcome};
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket,
+    AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, setsockopt, socket, sockopt,
     sockopt::PeerCredentials,
 };
+use nix::sys::time::{TimeSpec, TimeVal};
 
 use super::interest::{self, Ready};
+use super::patience;
 use crate::error::{Code, Error, OrCode, Result};
 use crate::operations;
 
@@ -51,6 +53,8 @@ pub struct Client {
     path: PathBuf,
     welcome: Option<Welcome>,
     greeted: bool,
+    /// A question of it was not answered in time. Its answer may come yet, and would be taken for that to the next one.
+    late: bool,
 }
 
 impl Client {
@@ -60,6 +64,9 @@ impl Client {
     /// # Errors
     /// HELPER_UNREACHABLE: nobody listens. REFUSED: the peer is not to be trusted.
     pub fn connect(path: &Path) -> Result<Self> {
+        if patience::is_mute(path) {
+            return Err(mute(path));
+        }
         let unreachable = |error: Errno| {
             Error::new(
                 Code::HelperUnreachable,
@@ -73,12 +80,20 @@ impl Client {
             socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).map_err(unreachable)?;
         let address = UnixAddr::new(path).map_err(unreachable)?;
         operations::tell(|| format!("connect(2): {}", path.display()));
-        connect_patiently(&socket, &address).map_err(unreachable)?;
+        limit(&socket, patience::for_a_question()).map_err(unreachable)?;
+        connect_patiently(&socket, &address).map_err(|errno| match errno {
+            Errno::EAGAIN => {
+                patience::note_mute(path);
+                mute(path)
+            }
+            other => unreachable(other),
+        })?;
         let client = Self {
             socket,
             path: path.to_path_buf(),
             welcome: None,
             greeted: false,
+            late: false,
         };
         client.require_trusted_peer()?;
         Ok(client)
@@ -91,6 +106,7 @@ impl Client {
             path,
             welcome: None,
             greeted: false,
+            late: false,
         }
     }
 
@@ -173,20 +189,36 @@ impl Client {
         deadline: Deadline,
     ) -> Result<(Reply, Option<OwnedFd>)> {
         operations::tell_request(&self.path, request);
+        if self.late {
+            return Err(mute(&self.path));
+        }
         let bytes = wire::encode_request(request).or_code(Code::Protocol)?;
+        let deadline = deadline.earlier(Deadline::after(patience::for_a_question()));
+        let answer = self.exchange(&bytes, descriptor, deadline);
+        // An interrupted wait leaves its answer to come, too; a connection that has ended leaves none.
+        self.late = answer.as_ref().err().is_some_and(|error| !has_ended(error));
+        let packet = answer?;
+        let reply = wire::decode_reply(&packet.bytes)
+            .map_err(|why| self.version_or_protocol(&why.to_string()))?;
+        Ok((reply, packet.descriptors.into_iter().next()))
+    }
+
+    fn exchange(
+        &mut self,
+        request: &[u8],
+        descriptor: Option<BorrowedFd<'_>>,
+        deadline: Deadline,
+    ) -> Result<wire::Packet> {
         if !self.greeted {
             let hello = wire::encode_hello(&Hello::ours()).or_code(Code::Protocol)?;
             self.send(&hello, None)?;
             self.greeted = true;
         }
-        self.send(&bytes, descriptor)?;
+        self.send(request, descriptor)?;
         if self.welcome.is_none() {
             self.welcome = Some(self.read_welcome(deadline)?);
         }
-        let packet = self.receive(deadline)?;
-        let reply = wire::decode_reply(&packet.bytes)
-            .map_err(|why| self.version_or_protocol(&why.to_string()))?;
-        Ok((reply, packet.descriptors.into_iter().next()))
+        self.receive(deadline)
     }
 
     fn read_welcome(&self, deadline: Deadline) -> Result<Welcome> {
@@ -235,8 +267,13 @@ impl Client {
     }
 
     fn send(&self, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> Result<()> {
-        wire::send(self.socket.as_fd(), bytes, descriptor, true)
-            .map_err(|error| self.broken("send to", &error))
+        wire::send(self.socket.as_fd(), bytes, descriptor, true).map_err(|error| {
+            if error.kind() != std::io::ErrorKind::WouldBlock {
+                return self.broken("send to", &error);
+            }
+            patience::note_mute(&self.path);
+            mute(&self.path)
+        })
     }
 
     fn receive(&self, deadline: Deadline) -> Result<wire::Packet> {
@@ -259,11 +296,8 @@ impl Client {
         match interest::wait(self.socket.as_fd(), Some(deadline))? {
             Ready::Readable => Ok(()),
             Ready::Deadline => {
-                let path = self.path.display();
-                Err(Error::new(
-                    Code::HelperUnreachable,
-                    format!("the helper at {path} does not answer; is it stopped or frozen?"),
-                ))
+                patience::note_mute(&self.path);
+                Err(mute(&self.path))
             }
         }
     }
@@ -284,7 +318,33 @@ impl AsFd for Client {
     }
 }
 
-/// A listener's backlog may be full for a moment (`EAGAIN`), and a signal may come between.
+/// Whether the error says that a connection has ended, or was not to be had: the kernel or the helper has answered. One that only
+/// does not answer may be asked anew, and has what it held still.
+pub(crate) fn has_ended(error: &Error) -> bool {
+    error.code() == Code::HelperUnreachable && error.details().contains_key("errno")
+}
+
+/// Nobody answers there, which is no end of the connection: the kernel has given no error.
+fn mute(path: &Path) -> Error {
+    let path = path.display();
+    Error::new(
+        Code::HelperUnreachable,
+        format!("the helper at {path} does not answer; is it stopped or frozen?"),
+    )
+}
+
+/// Connecting waits while the listener's queue is full, and sending while the helper does not read: so long at most, then they
+/// fail with EAGAIN (unix(7), socket(7)).
+fn limit(socket: &OwnedFd, time: Duration) -> nix::Result<()> {
+    let seconds = TimeSpec::from_duration(time).tv_sec();
+    setsockopt(
+        socket,
+        sockopt::SendTimeout,
+        &TimeVal::new(seconds.max(1), 0),
+    )
+}
+
+/// A signal may come between.
 fn connect_patiently(socket: &OwnedFd, address: &UnixAddr) -> nix::Result<()> {
     use std::os::fd::AsRawFd;
     loop {
@@ -324,4 +384,41 @@ pub(crate) fn refused(refusal: &wire::Refusal) -> Error {
         .with("refusal", refusal.code)
         .with("errno", refusal.errno)
         .with("socket", refusal.socket.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::socket::socketpair;
+
+    use super::*;
+
+    /// A helper that was stopped and goes on answers what was asked before.
+    #[test]
+    fn an_answer_that_comes_too_late_is_not_taken_for_that_to_the_next_question() {
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)
+            .expect("a socketpair");
+        let mut client = Client::from_socket(ours, PathBuf::from("/run/x.sock"));
+        let soon = Deadline::after(Duration::from_millis(20));
+        let unanswered = client.call_full(&Request::Status, None, soon);
+        let error = unanswered.expect_err("nobody answers");
+        assert_eq!(error.code(), Code::HelperUnreachable);
+        assert!(!has_ended(&error));
+        let welcome = Welcome {
+            magic: wire::MAGIC,
+            protocol: PROTOCOL,
+            build: String::new(),
+            mode: "direct".to_owned(),
+            enforced: Vec::new(),
+        };
+        let welcome = wire::encode_welcome(&welcome).expect("a welcome");
+        let reply = wire::encode_reply(&Reply::Killed).expect("a reply");
+        for packet in [welcome, reply] {
+            wire::send(theirs.as_fd(), &packet, None, true).expect("sent");
+        }
+        let again = client
+            .call(&Request::Status)
+            .expect_err("it is not asked again");
+        assert_eq!(again.message(), error.message());
+    }
 }

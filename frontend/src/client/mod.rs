@@ -3,13 +3,15 @@
 mod connection;
 mod finder;
 pub(crate) mod interest;
+mod patience;
 mod unreachable;
 mod wait;
 
-pub(crate) use connection::refused;
 pub use connection::{Client, Deadline};
+pub(crate) use connection::{has_ended, refused};
 pub(crate) use finder::is_absent;
 pub use finder::{Looked, find, find_all, open, places};
+pub(crate) use patience::Patience;
 pub(crate) use unreachable::Unreachable;
 #[cfg(feature = "cli")]
 pub(crate) use unreachable::serving_pid;

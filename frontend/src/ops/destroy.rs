@@ -16,7 +16,7 @@ use super::resolve::parse;
 use super::session::Session;
 use super::state::LeafSeen;
 use super::strays;
-use crate::client::Deadline;
+use crate::client::{Deadline, Patience, has_ended};
 use crate::error::{Code, Error, OrCode, Result};
 use crate::records::{Phase, Record, RecordedStray, Tier};
 use crate::steps;
@@ -29,6 +29,7 @@ use crate::trace::{self, Field, Role};
 /// is named; a later destroy goes on from there. REFUSED: what is stated does not fit the leaf; nothing was signalled.
 /// RECORD_DAMAGED: and no helper has a leaf of that id.
 pub fn destroy(reach: &Reach, text: &str, options: &DestroyOptions) -> Result<Destroyed> {
+    let _patience = Patience::for_each(options.timeout);
     for _ in 1..ATTEMPTS {
         let (answer, helper_died) = attempt(reach, text, options);
         if !helper_died {
@@ -136,10 +137,7 @@ impl Destroy<'_> {
         match grip {
             Some(grip) => self
                 .end_leaf(&session, grip, progress)
-                .inspect_err(|error| {
-                    let died = error.code() == Code::HelperUnreachable;
-                    self.helper_died.set(died);
-                }),
+                .inspect_err(|error| self.helper_died.set(has_ended(error))),
             None => self.end_without_leaf(&session, progress),
         }
     }

@@ -10,7 +10,7 @@ use super::grip::{Grip, KERNEL, not_running};
 use super::inspect::{MOST_NAMED, blockers, in_disk_sleep, partial};
 use super::reach::Reach;
 use super::session::Session;
-use crate::client::{Deadline, WaitEnd};
+use crate::client::{Deadline, WaitEnd, has_ended};
 use crate::error::{Code, Error, Result};
 use crate::trace::{self, Role};
 
@@ -123,9 +123,7 @@ impl Reach {
     /// until the next helper looks at it: that one is found, or started, for this.
     pub(super) fn no_lost_hold<T>(&self, session: &Session, done: Result<T>) -> Result<T> {
         if let Err(error) = &done
-            && error.code() == Code::HelperUnreachable
-            // The kernel's answer: the connection has ended. One that does not answer has its hold still.
-            && error.details().contains_key("errno")
+            && has_ended(error)
         {
             let _ = self.try_grip(session, Role::Client);
         }

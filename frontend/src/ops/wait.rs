@@ -9,7 +9,7 @@ use cgleaf_shared::process::{Pidfd, PidfdError};
 use super::reach::Reach;
 use super::session::Session;
 use super::state::{LeafSeen, State, leader_outside};
-use crate::client::{Deadline, LeafEvents, WaitEnd};
+use crate::client::{Deadline, LeafEvents, Patience, WaitEnd};
 use crate::error::{Code, Error, OrCode, Result};
 use crate::records::{Exit, Phase, Tier};
 use crate::trace::Role;
@@ -36,6 +36,7 @@ pub enum WaitOutcome {
 /// HELPER_UNREACHABLE or REFUSED: how it is cannot be told.
 pub fn wait(reach: &Reach, session: &Session, timeout: Option<Duration>) -> Result<WaitOutcome> {
     let deadline = timeout.map(Deadline::after);
+    let _patience = deadline.map(Patience::until);
     let over = |deadline: Option<Deadline>| deadline.is_some_and(|one| one.left().is_none());
     let mut current = None;
     loop {

@@ -22,10 +22,12 @@ mod wait;
 
 use super::args::Command;
 use super::context::Context;
+use crate::client::{Deadline, Patience};
 use crate::error::Result;
 
 /// Runs a command; the answer is the exit status.
 pub(super) fn run(context: &Context, command: Command) -> Result<u8> {
+    let _patience = is_brief(&command).then(|| Patience::for_each(Deadline::REQUEST));
     match command {
         Command::Run(arguments) => run::run(context, &arguments),
         Command::Start(arguments) => start::run(context, &arguments),
@@ -46,4 +48,17 @@ pub(super) fn run(context: &Context, command: Command) -> Result<u8> {
         Command::Helper(arguments) => helper::run(context, &arguments.action),
         Command::Completions(arguments) => completions::run(context, &arguments),
     }
+}
+
+/// What asks about a session and is over. A helper that does not answer is asked once then, and not for each step.
+fn is_brief(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Show(_)
+            | Command::Ps(_)
+            | Command::Freeze(_)
+            | Command::Thaw(_)
+            | Command::Signal(_)
+            | Command::Destroy(_)
+    )
 }

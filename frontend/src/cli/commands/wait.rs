@@ -5,16 +5,20 @@ use serde_json::json;
 use super::super::args::Wait;
 use super::super::context::Context;
 use super::super::progress;
+use crate::client::{Deadline, Patience};
 use crate::error::{Code, Error, Result};
 use crate::ops::{WaitOutcome, wait};
 
 /// Waits for a session's end; the exit status is the program's where it is known, else 0.
 pub(super) fn run(context: &Context, arguments: &Wait) -> Result<u8> {
+    let deadline = arguments.timeout.map(Deadline::after);
+    let _patience = deadline.map(Patience::until);
     let reach = context.reach();
     let session = reach.resolve(&arguments.session)?;
     let what = format!("waiting for the end of {}", session.id);
     let outcome = progress::during(context.output, &what, || {
-        wait(&reach, &session, arguments.timeout)
+        let left = deadline.map(|one| one.left().unwrap_or_default());
+        wait(&reach, &session, left)
     })?;
     let exit = match outcome {
         WaitOutcome::Ended(exit) => exit,
