@@ -56,6 +56,21 @@ fn a_silent_client_is_closed_in_time() {
 }
 
 #[test]
+fn one_that_dies_at_each_step_leaves_nothing() {
+    alone(hostile::one_that_dies_at_each_step_leaves_nothing);
+}
+
+#[test]
+fn one_that_only_reads_any_more_is_answered() {
+    alone(hostile::one_that_only_reads_any_more_is_answered);
+}
+
+#[test]
+fn nobody_else_is_moved() {
+    alone(hostile::nobody_else_is_moved);
+}
+
+#[test]
 fn a_connection_whose_maker_has_ended_moves_nobody() {
     alone(hostile::a_connection_whose_maker_has_ended_moves_nobody);
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cgleaf_shared::process::Pid;
 use cgleaf_shared::wire::{RefusalCode, Reply, Request, Target};
 use cgleaf_tests::frontend::wait_for;
-use cgleaf_tests::helper::{Enrolled, Lair, Unit, client_in, session};
+use cgleaf_tests::helper::{Enrolled, Lair, Unit, client_in, client_program, session};
 use cgleaf_tests::scratch::{Scratch, Sleeper, skip, wait_until};
 
 /// A tree of cgroups and a helper of a root mode in it.
@@ -313,6 +313,47 @@ fn a_container_with_its_own_pids_is_served_by_its_own_numbers() {
     // The same namespace outside every container is no place.
     let mut outside = ground.client("system.slice/x.service", 0, &unshare, &["enrol=o"]);
     assert_eq!(outside.line(), "refused PlaceNotServed");
+}
+
+/// Root in a user namespace that a user made himself: he can have a message say that it comes from any process of his pid namespace.
+#[test]
+fn credentials_forged_in_a_user_namespace_mean_nothing() {
+    let Some(mut ground) = Ground::new("forged") else {
+        return;
+    };
+    ground.start("cgleaf-helper-node.service", 0, &["--mode", "node-service"]);
+    for path in [&ground.directory, &ground.socket()] {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    let script = "echo $$ >\"$0/cgroup.procs\"; exec setpriv --reuid 1000 --regid 1000 --clear-groups -- \
+        unshare --user --map-root-user --pid --fork --kill-child -- \"$@\"";
+    let mut command = Command::new("bash");
+    command
+        .args(["-c", script])
+        .arg(ground.cgroup("docker-1111.scope"))
+        .arg(client_program())
+        .arg(ground.socket())
+        .args(["fork", "forge=forged,2"]);
+    let mut liar = Enrolled::start(command);
+    assert_eq!(liar.line(), "forked 2");
+    let line = liar.line();
+    assert!(
+        line.ends_with("/docker-1111.scope/cgleaf-forged.leaf"),
+        "{line}"
+    );
+    let client = ground.unit.as_ref().unwrap().client();
+    let entry = client.open("forged");
+    assert_eq!(entry.attestation.owner_uid.0, 1000);
+    assert_eq!(entry.leader_inner, Pid::new(1), "the liar itself was moved");
+    let target = Target::from(&entry.attestation);
+    match client.call(&Request::Members {
+        target: target.clone(),
+        after: None,
+    }) {
+        Reply::Members(page) => assert_eq!(page.total, 1),
+        other => panic!("{other:?}"),
+    }
+    client.destroy(&target);
 }
 
 #[test]

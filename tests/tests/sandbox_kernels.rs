@@ -1,5 +1,5 @@
 //! The lock-down on the kernels that are in use: what each one gives of it is what is reported, and where a part is missing
-//! the rest still holds. The probe, built without shared libraries, runs in a boot image of each.
+//! the rest still holds. The probe and the helper, built without shared libraries, run in a boot image of each.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ const KILLED: i32 = 159;
 
 const SCRIPT: &str = r#"#!/bin/sh
 M=/sys/fs/cgroup
-mkdir $M/scope $M/outside
+mkdir $M/scope $M/outside $M/managed
 try() {
     name=$1; shift
     said=$(sandbox-probe --mount $M --scope $M/scope "$@" 2>&1); status=$?
@@ -37,6 +37,7 @@ try socket socket-inet
 try execve execve
 try kill kill 1
 try notify notify /tmp/manager.sock
+try managed manager cgleaf-helper serve --mode direct --scope-dir $M/managed
 try signal-alone --landlock-only kill 1
 try tcp-alone --landlock-only connect
 for force in Panic BigAllocation Return Segfault NoVdsoClock HeapDamage; do try $force $force; done
@@ -76,8 +77,8 @@ fn kernels() -> Vec<(String, PathBuf)> {
         .collect()
 }
 
-/// The probe as a boot image can run it.
-fn static_probe(directory: &Path) -> PathBuf {
+/// The probe and the helper as a boot image can run them.
+fn static_programs(directory: &Path) -> [PathBuf; 2] {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let own = std::env::current_exe().expect("the test's own path");
     let built = own
@@ -94,6 +95,10 @@ fn static_probe(directory: &Path) -> PathBuf {
             "cgleaf-tests",
             "--bin",
             "sandbox-probe",
+            "--package",
+            "cgleaf-helper",
+            "--bin",
+            "cgleaf-helper",
         ])
         .args(["--target", &target, "--target-dir"])
         .arg(&built)
@@ -109,9 +114,11 @@ fn static_probe(directory: &Path) -> PathBuf {
         .output()
         .expect("run cargo");
     done("the static build", &output);
-    let probe = directory.join("sandbox-probe");
-    fs::copy(built.join(target).join("debug/sandbox-probe"), &probe).expect("copy the probe");
-    probe
+    ["sandbox-probe", "cgleaf-helper"].map(|name| {
+        let program = directory.join(name);
+        fs::copy(built.join(&target).join("debug").join(name), &program).expect("copy a program");
+        program
+    })
 }
 
 /// Runs the cases under a kernel.
@@ -207,6 +214,7 @@ const EVERYWHERE: &[(&str, i32)] = &[
     ("execve", KILLED),
     ("kill", KILLED),
     ("notify", DONE),
+    ("managed", DONE),
     ("BigAllocation", DONE),
     ("Return", DONE),
     ("NoVdsoClock", DONE),
@@ -224,11 +232,11 @@ fn each_kernel_enforces_what_it_is_said_to() {
     let directory = Temporary::new();
     let (script, image) = (directory.0.join("script"), directory.0.join("image.gz"));
     fs::write(&script, SCRIPT).expect("write the script");
-    let probe = static_probe(&directory.0);
+    let programs = static_programs(&directory.0);
     let made = lab("make-initramfs")
         .arg(&image)
         .arg(&script)
-        .arg(&probe)
+        .args(&programs)
         .output();
     done("make-initramfs", &made.expect("run make-initramfs"));
     for (suite, kernel) in kernels {
@@ -265,6 +273,9 @@ fn judge(suite: &str, answers: &Answers) {
     // Connected before the lock-down, the service manager is told after it, also where the kernel knows rights of landlock
     // (resolving unix sockets) that would cut it off.
     assert_eq!(answers["notify"].1, "WATCHDOG=1", "{suite}");
+    let said = &answers["managed"].1;
+    let told = "READY=1 STATUS=Serving 0 sessions, WATCHDOG=1, STATUS=Serving 1 session, STOPPING=1, exit status: 0";
+    assert!(said.ends_with(told), "{suite}: {said}");
     let report = &answers["enforced"].1;
     assert!(
         report.contains(&format!("landlock ABI {}", expected.abi)),

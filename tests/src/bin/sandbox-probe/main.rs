@@ -2,8 +2,11 @@
 //!
 //! `sandbox-probe --mount DIR --scope DIR [--socket-dir DIR] [--node] [--require] [--uid N] [--without CALL]
 //! [--landlock-only] CASE [ARG…]`. It prints what came of it and exits 0, or the error's name and exits 10.
+//!
+//! `sandbox-probe manager HELPER [ARG…]` is no case: there it is the service manager of a real helper, and prints what that tells it.
 
 mod cases;
+mod manager;
 
 use std::fs::File;
 use std::io;
@@ -29,6 +32,11 @@ struct Options {
 
 fn main() -> Result<()> {
     let options = parse()?;
+    if let [first, helper @ ..] = options.case.as_slice()
+        && first == "manager"
+    {
+        return manager::serve(helper);
+    }
     sandbox::install_panic_hook();
     if let Some(uid) = options.uid {
         become_user(uid)?;

@@ -3,11 +3,12 @@
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use cgleaf_shared::wire::{self, RefusalCode, Reply, Request, Target};
+use cgleaf_shared::process::{Pid, Pidfd};
+use cgleaf_shared::wire::{self, FreezeFlag, Hello, RefusalCode, Reply, Request, Target};
 
 use super::{NOW, a_request_of_each_kind, resident, unharmed};
-use crate::helper::{Client, Lair, client_in};
-use crate::scratch::Sleeper;
+use crate::helper::{Client, Lair, client_in, session};
+use crate::scratch::{Sleeper, wait_until};
 
 pub fn descriptors_are_closed_however_many_come(lair: &Lair) {
     let _program = {
@@ -97,7 +98,23 @@ pub fn a_silent_client_is_closed_in_time(lair: &Lair) {
             .unwrap()
             .is_none()
     );
-    // So is one that begins with anything but Hello.
+    // So is one that begins with anything but Hello, or with that of another program.
+    let stranger = Client::connect_silently(&lair.socket()).unwrap();
+    let hello = Hello {
+        magic: wire::MAGIC + 1,
+        ..Hello::ours()
+    };
+    wire::send(
+        stranger.as_fd(),
+        &wire::encode_hello(&hello).unwrap(),
+        None,
+        true,
+    )
+    .unwrap();
+    assert!(!matches!(
+        wire::receive(stranger.as_fd(), wire::MAX_REPLY),
+        Ok(Some(_))
+    ));
     let rude = Client::connect_silently(&lair.socket()).unwrap();
     wire::send(
         rude.as_fd(),
@@ -110,6 +127,133 @@ pub fn a_silent_client_is_closed_in_time(lair: &Lair) {
         wire::receive(rude.as_fd(), wire::MAX_REPLY),
         Ok(Some(_))
     ));
+}
+
+/// Its connection ends after each of its packets, the answers read or not.
+pub fn one_that_dies_at_each_step_leaves_nothing(lair: &Lair) {
+    let mut program = lair.enrolled(&["enrol=stays"]);
+    assert!(program.line().starts_with("enrolled"));
+    let target = Target::from(&lair.client().open("stays").attestation);
+    let (descriptors, memory) = (lair.descriptors(), resident(lair, NOW));
+    let before = lair.cgroups();
+    let packets = packets_of_a_life(&target);
+    for answers in [Answers::Read, Answers::Unread, Answers::Impossible] {
+        for count in 0..=packets.len() {
+            die_after(lair, &packets[..count], answers);
+        }
+    }
+    wait_until("the end of its holds", || {
+        let state = lair.client().open("stays").state;
+        !state.held && !state.frozen
+    });
+    wait_until("the end of its leaves", || lair.cgroups() == before);
+    unharmed(lair, descriptors, memory);
+    assert!(program.child.try_wait().unwrap().is_none());
+}
+
+/// What a client does with what it is answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answers {
+    Read,
+    Unread,
+    /// It has closed its side for reading: whatever is sent to it fails.
+    Impossible,
+}
+
+fn packets_of_a_life(target: &Target) -> Vec<Vec<u8>> {
+    let flag = FreezeFlag::Hold;
+    let requests = [
+        Request::Create {
+            new: session("dies"),
+        },
+        Request::Open {
+            session: target.session.clone(),
+        },
+        Request::Freeze {
+            target: target.clone(),
+            flag,
+        },
+        Request::IsFrozen {
+            target: target.clone(),
+        },
+        Request::Members {
+            target: target.clone(),
+            after: None,
+        },
+    ];
+    let requests = requests
+        .iter()
+        .map(|request| wire::encode_request(request).unwrap());
+    std::iter::once(wire::encode_hello(&Hello::ours()).unwrap())
+        .chain(requests)
+        .collect()
+}
+
+fn die_after(lair: &Lair, packets: &[Vec<u8>], answers: Answers) {
+    let socket = Client::connect_silently(&lair.socket()).unwrap();
+    if answers == Answers::Impossible {
+        nix::sys::socket::shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Read).unwrap();
+    }
+    for packet in packets {
+        // The helper hangs up on who cannot be answered.
+        let sent = wire::send(socket.as_fd(), packet, None, true);
+        assert!(sent.is_ok() || answers == Answers::Impossible, "{sent:?}");
+        if answers == Answers::Read {
+            let answer = wire::receive(socket.as_fd(), wire::MAX_REPLY).unwrap();
+            assert!(answer.is_some());
+        }
+    }
+}
+
+/// Who has said all that it will say still gets its answers.
+pub fn one_that_only_reads_any_more_is_answered(lair: &Lair) {
+    let socket = Client::connect_silently(&lair.socket()).unwrap();
+    let hello = wire::encode_hello(&Hello::ours()).unwrap();
+    let status = wire::encode_request(&Request::Status).unwrap();
+    for packet in [hello, status] {
+        wire::send(socket.as_fd(), &packet, None, true).unwrap();
+    }
+    nix::sys::socket::shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Write).unwrap();
+    let answers = || wire::receive(socket.as_fd(), wire::MAX_REPLY).unwrap();
+    assert!(wire::decode_welcome(&answers().unwrap().bytes).is_ok());
+    let reply = wire::decode_reply(&answers().unwrap().bytes);
+    assert!(matches!(reply, Ok(Reply::Status(_))), "{reply:?}");
+    assert!(answers().is_none());
+}
+
+/// Whatever names another process is refused, or means whoever asks.
+pub fn nobody_else_is_moved(lair: &Lair) {
+    let client = lair.client();
+    let target = Target::from(&client.create(session("empty")));
+    let helper = Pid::new(lair.pid().cast_signed()).unwrap();
+    for other in [Pid::new(1).unwrap(), helper, Pid::own()] {
+        let attest = Request::Attest {
+            target: target.clone(),
+            leader: other,
+        };
+        assert_eq!(client.refused(&attest), RefusalCode::NotAMember, "{other}");
+    }
+    for other in [Pid::new(1).unwrap(), helper] {
+        let pidfd = Pidfd::open(other).unwrap();
+        let adopt = Request::Adopt {
+            target: target.clone(),
+        };
+        match client.call_full(&adopt, Some(pidfd.as_fd())).0 {
+            Reply::Refused(refusal) => {
+                assert_eq!(refusal.kind(), RefusalCode::NotAdoptable, "{other}");
+            }
+            reply => panic!("{other}: {reply:?}"),
+        }
+    }
+    let leaf = lair.scope().join("cgleaf-empty.leaf/cgroup.procs");
+    assert_eq!(fs::read_to_string(leaf).unwrap(), "");
+    for (id, other) in [("init", 1), ("helpers", helper.get())] {
+        let mut liar = lair.enrolled(&[&format!("forge={id},{other}")]);
+        assert!(liar.line().starts_with("enrolled"));
+        let procs = lair.scope().join(format!("cgleaf-{id}.leaf/cgroup.procs"));
+        let members = fs::read_to_string(procs).unwrap();
+        assert_eq!(members.trim(), liar.pid().to_string());
+    }
 }
 
 /// The helper looks at who made the connection: its holder may be anyone.

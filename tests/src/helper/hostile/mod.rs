@@ -63,6 +63,15 @@ pub const CASES: &[(&str, Case)] = &[
         a_silent_client_is_closed_in_time,
     ),
     (
+        "one_that_dies_at_each_step_leaves_nothing",
+        one_that_dies_at_each_step_leaves_nothing,
+    ),
+    (
+        "one_that_only_reads_any_more_is_answered",
+        one_that_only_reads_any_more_is_answered,
+    ),
+    ("nobody_else_is_moved", nobody_else_is_moved),
+    (
         "a_connection_whose_maker_has_ended_moves_nobody",
         a_connection_whose_maker_has_ended_moves_nobody,
     ),
