@@ -38,14 +38,19 @@ impl Quota {
                 usize::MAX
             })
         };
-        let left = descriptor_limit.saturating_sub(descriptors_in_use + DESCRIPTOR_RESERVE);
         Self {
             sessions: or(sessions, 1000),
             clients: or(clients, 32),
             half_open: if mode.is_root_mode() { 8 } else { 64 },
-            all_clients: usize::try_from(left / DESCRIPTORS_PER_CLIENT).unwrap_or(usize::MAX),
+            all_clients: clients_within(descriptor_limit, descriptors_in_use),
         }
     }
+}
+
+/// How many connections a limit of descriptors leaves room for.
+pub(crate) fn clients_within(descriptor_limit: u64, descriptors_in_use: u64) -> usize {
+    let left = descriptor_limit.saturating_sub(descriptors_in_use + DESCRIPTOR_RESERVE);
+    usize::try_from(left / DESCRIPTORS_PER_CLIENT).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -4,11 +4,12 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use cgleaf_shared::cgroup::{CgroupRoot, own_path};
 use cgleaf_shared::id::{BootId, Uid};
 use cgleaf_shared::process::{Pid, Proc, ProcView};
 use cgleaf_shared::wire::{BUILD, Enforcement, MAGIC, Mode, PROTOCOL, Welcome};
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::{Mode as FileMode, umask};
 
 use crate::args::Options;
@@ -17,7 +18,7 @@ use crate::listen::{self, Claim, Listener};
 use crate::log;
 use crate::notify::Notify;
 use crate::place::{Pattern, Rules, user_slice};
-use crate::quota::Quota;
+use crate::quota::{self, Quota};
 use crate::rebuild;
 use crate::sandbox::{self, Enforced, Item, LockDown, Reach};
 use crate::scope;
@@ -53,6 +54,7 @@ impl Ground {
 /// Starts, serves, and comes back at the helper's end.
 pub(crate) fn serve(options: &Options) -> Result<()> {
     sandbox::install_panic_hook();
+    require_descriptors()?;
     // What was inherited is taken before anything else is opened: a number that is not open could be given anew.
     let client = options
         .client_fd
@@ -90,6 +92,17 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     log::line(format_args!("{enforced}"));
     let context = context(options, ground, scopes, &endpoints, &enforced)?;
     run(options, context, endpoints, client)
+}
+
+/// The soft limit is raised to the hard one later. A helper that could take in nobody would only keep another from its place.
+fn require_descriptors() -> Result<()> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("getrlimit(RLIMIT_NOFILE)")?;
+    if quota::clients_within(hard, OWN_DESCRIPTORS) == 0 {
+        bail!(
+            "RLIMIT_NOFILE is {hard}, which leaves no descriptor for a client: raise it (ulimit -Hn, LimitNOFILE= of a unit)"
+        );
+    }
+    Ok(())
 }
 
 /// Everyone may connect to the node service, whom it serves is decided by their place; the others have one user.

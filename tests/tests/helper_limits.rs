@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::os::fd::AsFd;
+use std::process::Command;
 
 use cgleaf_shared::process::Pid;
 use cgleaf_shared::wire::{self, RefusalCode, Reply, Request, Target};
+use cgleaf_tests::frontend::finish;
 use cgleaf_tests::helper::{Client, Lair, session};
 
 #[test]
@@ -41,6 +43,24 @@ fn quotas_are_for_each_domain() {
         Reply::Refused(refusal) => assert_eq!(refusal.kind(), RefusalCode::QuotaClients),
         other => panic!("{other:?}"),
     }
+}
+
+/// One that could take in nobody would only keep another from its place.
+#[test]
+fn without_descriptors_for_a_client_it_does_not_start() {
+    let Some(lair) = Lair::without_helper(0) else {
+        return;
+    };
+    let real = lair.command(&[]);
+    let mut command = Command::new("prlimit");
+    command
+        .arg("--nofile=40:40")
+        .arg(real.get_program())
+        .args(real.get_args());
+    let answer = finish(command);
+    answer.expect(1);
+    assert!(answer.stderr.contains("RLIMIT_NOFILE is 40"), "{answer:?}");
+    assert!(!lair.socket().exists());
 }
 
 #[test]

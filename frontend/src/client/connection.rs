@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cgleaf_shared::id::Uid;
-use cgleaf_shared::wire::{self, Hello, PROTOCOL, RefusalCode, Reply, Request, Welcome};
+use cgleaf_shared::wire::{self, Hello, PROTOCOL, Reply, Request, Welcome};
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, setsockopt, socket, sockopt,
@@ -14,6 +14,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::{TimeSpec, TimeVal};
 
+use super::errors::{has_ended, is_known, mute, refused};
 use super::interest::{self, Ready};
 use super::patience;
 use crate::error::{Code, Error, OrCode, Result};
@@ -194,7 +195,9 @@ impl Client {
         }
         let bytes = wire::encode_request(request).or_code(Code::Protocol)?;
         let deadline = deadline.earlier(Deadline::after(patience::for_a_question()));
-        let answer = self.exchange(&bytes, descriptor, deadline);
+        let answer = self
+            .exchange(&bytes, descriptor, deadline)
+            .map_err(|error| self.parting_word(&error).unwrap_or(error));
         // An interrupted wait leaves its answer to come, too; a connection that has ended leaves none.
         self.late = answer.as_ref().err().is_some_and(|error| !has_ended(error));
         let packet = answer?;
@@ -221,6 +224,19 @@ impl Client {
         self.receive(deadline)
     }
 
+    /// A helper that turns a client away says why and hangs up, perhaps before the client has said anything: what it sent is there
+    /// to be read behind the error, if the connection has ended.
+    fn parting_word(&self, error: &Error) -> Option<Error> {
+        if self.welcome.is_some() || !has_ended(error) {
+            return None;
+        }
+        let packet = wire::receive(self.socket.as_fd(), wire::MAX_REPLY).ok()??;
+        match wire::decode_reply(&packet.bytes) {
+            Ok(Reply::Refused(refusal)) if is_known(&refusal) => Some(refused(&refusal)),
+            _ => None,
+        }
+    }
+
     fn read_welcome(&self, deadline: Deadline) -> Result<Welcome> {
         let packet = self.receive(deadline)?;
         // The magic goes first: a refusal's bytes can decode as a Welcome too.
@@ -230,9 +246,7 @@ impl Client {
         }
         // A helper that has no room says so instead of greeting.
         match wire::decode_reply(&packet.bytes) {
-            Ok(Reply::Refused(refusal)) if refusal.kind() != RefusalCode::Unknown(refusal.code) => {
-                Err(refused(&refusal))
-            }
+            Ok(Reply::Refused(refusal)) if is_known(&refusal) => Err(refused(&refusal)),
             _ => Err(Error::new(
                 Code::Protocol,
                 format!("{} is no cgleaf helper's socket", self.path.display()),
@@ -318,21 +332,6 @@ impl AsFd for Client {
     }
 }
 
-/// Whether the error says that a connection has ended, or was not to be had: the kernel or the helper has answered. One that only
-/// does not answer may be asked anew, and has what it held still.
-pub(crate) fn has_ended(error: &Error) -> bool {
-    error.code() == Code::HelperUnreachable && error.details().contains_key("errno")
-}
-
-/// Nobody answers there, which is no end of the connection: the kernel has given no error.
-fn mute(path: &Path) -> Error {
-    let path = path.display();
-    Error::new(
-        Code::HelperUnreachable,
-        format!("the helper at {path} does not answer; is it stopped or frozen?"),
-    )
-}
-
 /// Connecting waits while the listener's queue is full, and sending while the helper does not read: so long at most, then they
 /// fail with EAGAIN (unix(7), socket(7)).
 fn limit(socket: &OwnedFd, time: Duration) -> nix::Result<()> {
@@ -363,31 +362,9 @@ fn is_roots(path: &Path) -> bool {
         .is_some_and(|stat| stat.is_dir() && stat.uid() == 0 && stat.mode() & 0o022 == 0)
 }
 
-/// A helper's refusal as an error of ours.
-pub(crate) fn refused(refusal: &wire::Refusal) -> Error {
-    let code = match refusal.kind() {
-        RefusalCode::NoSuchSession => Code::SessionNotFound,
-        RefusalCode::BadMessage | RefusalCode::Version => Code::Protocol,
-        RefusalCode::SessionExists | RefusalCode::NameTaken => Code::Usage,
-        RefusalCode::PlaceNotServed
-        | RefusalCode::Unsupported
-        | RefusalCode::CgroupLimit
-        | RefusalCode::QuotaSessions
-        | RefusalCode::MoveDenied => Code::Unsupported,
-        RefusalCode::QuotaClients | RefusalCode::Ending | RefusalCode::Exhausted => {
-            Code::HelperUnreachable
-        }
-        RefusalCode::Kernel => Code::Internal,
-        _ => Code::Refused,
-    };
-    Error::new(code, refusal.message.clone())
-        .with("refusal", refusal.code)
-        .with("errno", refusal.errno)
-        .with("socket", refusal.socket.clone())
-}
-
 #[cfg(test)]
 mod tests {
+    use cgleaf_shared::wire::RefusalCode;
     use nix::sys::socket::socketpair;
 
     use super::*;
@@ -420,5 +397,20 @@ mod tests {
             .call(&Request::Status)
             .expect_err("it is not asked again");
         assert_eq!(again.message(), error.message());
+    }
+    #[test]
+    fn why_a_client_is_turned_away_is_heard_although_nothing_can_be_sent() {
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)
+            .expect("a socketpair");
+        let refusal = wire::Refusal::new(RefusalCode::QuotaClients, "there are too many");
+        let reply = wire::encode_reply(&Reply::Refused(refusal)).expect("a reply");
+        wire::send(theirs.as_fd(), &reply, None, true).expect("sent");
+        drop(theirs);
+        let mut client = Client::from_socket(ours, PathBuf::from("/run/x.sock"));
+        let error = client
+            .call(&Request::Status)
+            .expect_err("it is turned away");
+        assert_eq!(error.message(), "there are too many");
     }
 }

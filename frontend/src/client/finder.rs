@@ -125,7 +125,7 @@ pub fn open(socket: &Path) -> Result<Client> {
     )?;
     match reply {
         Reply::Sessions { .. } => Ok(client),
-        Reply::Refused(refusal) => Err(connection::refused(&refusal)),
+        Reply::Refused(refusal) => Err(super::refused(&refusal)),
         _ => Err(Error::new(
             Code::Protocol,
             "the helper answers list with something else",

@@ -1,6 +1,7 @@
 //! A connection to a helper.
 
 mod connection;
+mod errors;
 mod finder;
 pub(crate) mod interest;
 mod patience;
@@ -8,7 +9,7 @@ mod unreachable;
 mod wait;
 
 pub use connection::{Client, Deadline};
-pub(crate) use connection::{has_ended, refused};
+pub(crate) use errors::{has_ended, refused};
 pub(crate) use finder::is_absent;
 pub use finder::{Looked, find, find_all, open, places};
 pub(crate) use patience::Patience;

@@ -1,0 +1,50 @@
+//! What goes wrong with a helper, as errors of ours.
+
+use std::path::Path;
+
+use cgleaf_shared::wire::{self, RefusalCode};
+
+use crate::error::{Code, Error};
+
+/// Whether a refusal's code is one of this version's.
+pub(super) fn is_known(refusal: &wire::Refusal) -> bool {
+    refusal.kind() != RefusalCode::Unknown(refusal.code)
+}
+
+/// Whether the error says that a connection has ended, or was not to be had: the kernel or the helper has answered. One that only
+/// does not answer may be asked anew, and has what it held still.
+pub(crate) fn has_ended(error: &Error) -> bool {
+    error.code() == Code::HelperUnreachable && error.details().contains_key("errno")
+}
+
+/// Nobody answers there, which is no end of the connection: the kernel has given no error.
+pub(super) fn mute(path: &Path) -> Error {
+    let path = path.display();
+    Error::new(
+        Code::HelperUnreachable,
+        format!("the helper at {path} does not answer; is it stopped or frozen?"),
+    )
+}
+
+/// A helper's refusal as an error of ours.
+pub(crate) fn refused(refusal: &wire::Refusal) -> Error {
+    let code = match refusal.kind() {
+        RefusalCode::NoSuchSession => Code::SessionNotFound,
+        RefusalCode::BadMessage | RefusalCode::Version => Code::Protocol,
+        RefusalCode::SessionExists | RefusalCode::NameTaken => Code::Usage,
+        RefusalCode::PlaceNotServed
+        | RefusalCode::Unsupported
+        | RefusalCode::CgroupLimit
+        | RefusalCode::QuotaSessions
+        | RefusalCode::MoveDenied => Code::Unsupported,
+        RefusalCode::QuotaClients | RefusalCode::Ending | RefusalCode::Exhausted => {
+            Code::HelperUnreachable
+        }
+        RefusalCode::Kernel => Code::Internal,
+        _ => Code::Refused,
+    };
+    Error::new(code, refusal.message.clone())
+        .with("refusal", refusal.code)
+        .with("errno", refusal.errno)
+        .with("socket", refusal.socket.clone())
+}
