@@ -211,6 +211,13 @@ impl Listener {
     }
 }
 
+/// A start that fails later leaves no socket behind either.
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.unlink();
+    }
+}
+
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

@@ -170,6 +170,12 @@ fn marked(parent: &CgroupDir, name: &str) -> Result<Scope> {
 /// Moves this process into `helper/` beneath the scope directory.
 fn move_into(scope: &CgroupDir) -> Result<()> {
     match write::make_dir(scope, HELPER_DIR) {
+        // mkdir(2) in a cgroup answers so at a limit, and only there.
+        Err(error) if error.errno() == Some(libc::EAGAIN) => {
+            return Err(error).context(
+                "cgroup.max.depth or cgroup.max.descendants, there or above, leaves no room",
+            );
+        }
         Err(error) if error.errno() != Some(libc::EEXIST) => {
             return Err(error).context("is the cgroup delegated to this user?");
         }

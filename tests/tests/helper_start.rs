@@ -294,6 +294,25 @@ fn a_watchdog_is_fed() {
 }
 
 #[test]
+fn a_start_that_fails_leaves_no_socket_and_says_why() {
+    let Some(lair) = Lair::without_helper(0) else {
+        return;
+    };
+    let fails = |command: &mut Command, why: &str| {
+        assert_eq!(command.status().unwrap().code(), Some(1));
+        assert!(lair.said().contains(why), "{}", lair.said());
+        assert!(!lair.socket().exists());
+    };
+    fails(
+        lair.command(&[]).env("NOTIFY_SOCKET", "/no/such/socket"),
+        "NOTIFY_SOCKET",
+    );
+    fs::remove_dir(lair.scope().join("helper")).unwrap();
+    fs::write(lair.scope().join("cgroup.max.depth"), "0").unwrap();
+    fails(&mut lair.command(&[]), "cgroup.max.depth");
+}
+
+#[test]
 fn a_usage_error_is_two_and_help_is_not() {
     let helper = programs().join("cgleaf-helper");
     let run = |arguments: &[&str]| Command::new(&helper).args(arguments).output().unwrap();

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use cgleaf_tests::frontend::{Sandbox, instrumented_programs, wait_for};
+use cgleaf_tests::frontend::{Sandbox, finish, instrumented_programs, wait_for};
 use cgleaf_tests::scratch::wait_until;
 use cgleaf_tests::steps::Stage;
 use nix::errno::Errno;
@@ -165,6 +165,49 @@ fn a_deadline_counts_for_a_helper_that_does_not_answer_too() {
     assert_eq!(patient.try_wait().expect("look at it"), None);
     drop(stopped);
     assert_eq!(wait_for(&mut patient).code(), Some(0));
+    sandbox.run(["destroy", "keeper"]).expect(0);
+}
+
+/// Where only a helper could tell and it does not answer, nothing is said of the session: neither that there is none, nor that it has
+/// been ended. By its name it is found in its record.
+#[test]
+fn what_only_a_mute_helper_knows_is_not_said_to_be_unknown() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    sandbox
+        .run([
+            "start",
+            "--session",
+            "named",
+            "--name",
+            "word",
+            "--",
+            "sleep",
+            "1000",
+        ])
+        .expect(0);
+    let stopped = Stopped::helper(&sandbox);
+    let record = sandbox.sessions().join("keeper.json");
+    let socket = sandbox.record("keeper").expect("a record")["helper"]["socket"].clone();
+    std::fs::remove_file(&record).expect("lose the record");
+    let elsewhere = |words: &[&str]| {
+        let named = ["--socket", socket.as_str().expect("a socket")];
+        let mut command = sandbox.cgleaf([&named, words].concat());
+        command
+            .env("XDG_RUNTIME_DIR", sandbox.other_runtime("other"))
+            .env_remove("CGLEAF_SCOPE_DIR");
+        finish(command)
+    };
+    elsewhere(&["wait", "keeper", "--timeout", "10ms"]).expect(6);
+    let destroy = ["destroy", "keeper", "--timeout", "10ms"];
+    elsewhere(&destroy).expect(6);
+    elsewhere(&[&destroy[..], &["--if-exists"]].concat()).expect(6);
+    sandbox
+        .run(["wait", "word", "--timeout", "10ms"])
+        .expect(11);
+    drop(stopped);
+    sandbox.run(["destroy", "word"]).expect(0);
     sandbox.run(["destroy", "keeper"]).expect(0);
 }
 

@@ -57,6 +57,7 @@ pub(crate) fn is_absent(error: &Error) -> bool {
         libc::ENOENT,
         libc::ECONNREFUSED,
         libc::ECONNRESET,
+        libc::EPIPE,
         libc::ENOTDIR,
         libc::EACCES,
     ];

@@ -82,9 +82,7 @@ pub fn gc(reach: &Reach, dry_run: bool) -> Result<Gc> {
     }
     for (name, holder) in named {
         let held = match &holder {
-            Some(id) => reach
-                .by_id(id)?
-                .is_some_and(|one| !done.removed.contains(&one.id)),
+            Some(id) => reach.may_know(id)? && !done.removed.contains(id),
             None => false,
         };
         if !held {
@@ -333,7 +331,7 @@ fn forget(reach: &Reach, store: &Store, record: &Record) -> Result<bool> {
 fn take_logs(reach: &Reach, store: &Store, dry_run: bool, done: &mut Gc) -> Result<()> {
     for id in store.logs()? {
         // With its record its log goes too.
-        if done.removed.contains(&id) || reach.by_id(&id)?.is_some() {
+        if done.removed.contains(&id) || reach.may_know(&id)? {
             continue;
         }
         let taken = if dry_run {

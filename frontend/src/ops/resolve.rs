@@ -25,15 +25,20 @@ impl Reach {
     /// Finds the session that an id or a name stands for. An exact id wins.
     ///
     /// # Errors
-    /// USAGE: it is neither. SESSION_NOT_FOUND: no record and no helper knows it.
+    /// USAGE: it is neither. SESSION_NOT_FOUND: no record and no helper knows it. HELPER_UNREACHABLE: no record knows it, and a helper
+    /// that might does not answer.
     pub fn resolve(&self, text: &str) -> Result<Session> {
         let id = parse(text)?;
-        if let Some(session) = self.by_id(&id)? {
-            return Ok(session);
-        }
+        let unknown = match self.by_id(&id) {
+            Ok(Some(session)) => return Ok(session),
+            Ok(None) => not_found(text),
+            // It may be a name, of which the records tell.
+            Err(error) if error.code() == Code::HelperUnreachable => error,
+            Err(error) => return Err(error),
+        };
         match self.id_of_name(text)? {
             Some(id) => self.by_id(&id)?.ok_or_else(|| not_found(text)),
-            None => Err(not_found(text)),
+            None => Err(unknown),
         }
     }
 
@@ -52,14 +57,18 @@ impl Reach {
     /// The session of exactly that id.
     ///
     /// # Errors
-    /// STORAGE, or a helper's answer that is none.
+    /// STORAGE, or a helper's answer that is none. HELPER_UNREACHABLE: there is no record, and a helper does not answer.
     pub fn by_id(&self, id: &SessionId) -> Result<Option<Session>> {
         let found = self.record(id)?;
         let socket = match &found {
             Some(Found::Record(record)) => record.helper.as_ref().map(|helper| &helper.socket),
             _ => None,
         };
-        let listed = self.listed(id, socket.map(std::path::PathBuf::as_path))?;
+        let listed = match self.listed(id, socket.map(std::path::PathBuf::as_path)) {
+            // That is no reason not to show what the record and the kernel say; without a record nothing is known.
+            Err(error) if error.code() == Code::HelperUnreachable && found.is_some() => None,
+            other => other?,
+        };
         Ok((found.is_some() || listed.is_some()).then(|| Session {
             id: id.clone(),
             found,
@@ -67,11 +76,20 @@ impl Reach {
         }))
     }
 
+    /// Whether a session of that id is known, or may be to a helper that does not answer.
+    ///
+    /// # Errors
+    /// As [`Self::by_id`].
+    pub(super) fn may_know(&self, id: &SessionId) -> Result<bool> {
+        match self.by_id(id) {
+            Err(error) if error.code() == Code::HelperUnreachable => Ok(true),
+            other => other.map(|session| session.is_some()),
+        }
+    }
+
     fn listed(&self, id: &SessionId, first: Option<&Path>) -> Result<Option<Listed>> {
         match self.open_leaf(id, first) {
             Ok(leaf) => Ok(leaf.map(|leaf| leaf.into_listed())),
-            // A helper that does not answer is no reason not to show what the record and the kernel say.
-            Err(error) if error.code() == Code::HelperUnreachable => Ok(None),
             Err(error) if error.code() == Code::Refused && first.is_some() => Ok(None),
             Err(error) => Err(error),
         }

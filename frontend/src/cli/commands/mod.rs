@@ -50,7 +50,7 @@ pub(super) fn run(context: &Context, command: Command) -> Result<u8> {
     }
 }
 
-/// What asks about a session and is over. A helper that does not answer is asked once then, and not for each step.
+/// What asks about sessions and is over. A helper that does not answer is asked once then, and not for each step.
 fn is_brief(command: &Command) -> bool {
     matches!(
         command,
@@ -60,5 +60,6 @@ fn is_brief(command: &Command) -> bool {
             | Command::Thaw(_)
             | Command::Signal(_)
             | Command::Destroy(_)
+            | Command::Gc(_)
     )
 }
