@@ -6,7 +6,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use nix::libc;
 
@@ -233,4 +233,20 @@ pub fn end_this_thread() -> ! {
     // SAFETY: the thread holds no lock and nothing on its stack is used by another one.
     unsafe { libc::syscall(libc::SYS_exit, 0) };
     unreachable!("exit(2) does not return")
+}
+
+/// A pidfd of the calling thread alone (pidfd_open(2), `PIDFD_THREAD`).
+///
+/// # Errors
+/// `EINVAL` before Linux 6.9.
+///
+/// # Panics
+/// Where a descriptor is no small number.
+pub fn own_thread_pidfd() -> io::Result<OwnedFd> {
+    let flags = libc::O_EXCL;
+    // SAFETY: integers only.
+    let number = answer(unsafe { libc::syscall(libc::SYS_pidfd_open, libc::gettid(), flags) })?;
+    let number = i32::try_from(number).expect("a descriptor");
+    // SAFETY: the kernel has just opened it for this call, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }

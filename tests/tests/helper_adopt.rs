@@ -117,6 +117,17 @@ fn what_may_not_be_adopted_is_not() {
         RefusalCode::NotAdoptable,
         "in a session"
     );
+    let (held, thread) = std::sync::mpsc::channel();
+    let (live, ends) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        held.send(cgleaf_tests::sys::own_thread_pidfd()).unwrap();
+        let _ = ends.recv();
+    });
+    match thread.recv().unwrap() {
+        Ok(held) => assert_eq!(code(&held), RefusalCode::NotAdoptable, "a thread"),
+        Err(why) => println!("no pidfd of a thread before Linux 6.9: {why}"),
+    }
+    drop(live);
     for wrong in ["/dev/null", "/proc/self/status"] {
         let file: OwnedFd = fs::File::open(wrong).unwrap().into();
         assert_eq!(code(&file), RefusalCode::BadDescriptor, "{wrong}");
