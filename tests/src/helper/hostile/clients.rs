@@ -254,6 +254,10 @@ pub fn nobody_else_is_moved(lair: &Lair) {
         let members = fs::read_to_string(procs).unwrap();
         assert_eq!(members.trim(), liar.pid().to_string());
     }
+    drop(client);
+    wait_until("the end of the empty leaf", || {
+        !lair.cgroups().contains(&"cgleaf-empty.leaf".to_owned())
+    });
 }
 
 /// The helper looks at who made the connection: its holder may be anyone.
