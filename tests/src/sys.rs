@@ -243,9 +243,9 @@ pub fn end_this_thread() -> ! {
 /// # Panics
 /// Where a descriptor is no small number.
 pub fn own_thread_pidfd() -> io::Result<OwnedFd> {
-    let flags = libc::O_EXCL;
+    let thread = nix::unistd::gettid().as_raw();
     // SAFETY: integers only.
-    let number = answer(unsafe { libc::syscall(libc::SYS_pidfd_open, libc::gettid(), flags) })?;
+    let number = answer(unsafe { libc::syscall(libc::SYS_pidfd_open, thread, libc::O_EXCL) })?;
     let number = i32::try_from(number).expect("a descriptor");
     // SAFETY: the kernel has just opened it for this call, and nobody else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
