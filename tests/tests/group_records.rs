@@ -314,3 +314,74 @@ fn one_whose_number_is_anothers_is_refused_and_taken_when_all_is_over() {
     stray.0.wait().expect("its end");
     assert!(taken());
 }
+
+/// What lists them all together says of each what a look at it alone says.
+#[test]
+fn a_list_tells_them_apart() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let group = ["--tier", "group"];
+    let sleep = ["sleep", "300"];
+    let mut all = vec![
+        (
+            "ended",
+            sandbox.background_in_a_group("ended", &group, ["true"]),
+        ),
+        (
+            "damaged",
+            sandbox.background_in_a_group("damaged", &group, sleep),
+        ),
+        (
+            "destroyed",
+            sandbox.background_in_a_group("destroyed", &group, sleep),
+        ),
+        (
+            "running",
+            sandbox.background_in_a_group("running", &group, sleep),
+        ),
+    ];
+    // Its leader has gone, and its group has not.
+    let script = "sleep 300 & exit 0";
+    let mut left = sandbox.background_in_a_group("left", &group, ["sh", "-c", script]);
+    left.wait();
+    all[0].1.wait();
+    sandbox.run(["destroy", "destroyed"]).expect(0);
+    let mut record = sandbox.record("damaged").expect("a record");
+    record["group"]["mark"] = "x".into();
+    write(&sandbox, "damaged", &record);
+    let listed = sandbox.run(["--json", "list", "--all"]).json()["result"]["sessions"].clone();
+    let states: std::collections::BTreeMap<&str, &str> = listed
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| {
+            (
+                one["session"].as_str().expect("an id"),
+                one["state"].as_str().expect("a state"),
+            )
+        })
+        .collect();
+    for (session, _) in &all {
+        assert_eq!(states.get(session), Some(session), "{listed}");
+        assert_eq!(sandbox.state(session), *session);
+    }
+    assert_eq!(states["left"], "running", "{listed}");
+    sandbox.run(["destroy", "left", "running"]).expect(0);
+}
+
+/// Its numbers are others' now: nobody is shown by them, as nobody is signalled by them.
+#[test]
+fn one_of_another_boot_shows_nobody() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let leader = sandbox.background_in_a_group("s", &["--tier", "group"], ["sleep", "300"]);
+    let mut record = sandbox.record("s").expect("a record");
+    for part in ["group", "maker"] {
+        record[part]["boot_id"] = "0".repeat(32).into();
+    }
+    write(&sandbox, "s", &record);
+    assert_eq!(answers(&sandbox, "s"), [7; 5]);
+    drop(leader);
+}

@@ -6,9 +6,10 @@ use cgleaf_shared::process::liveness::{self, GroupProbe, Liveness};
 use cgleaf_shared::process::{Proc, ProcView, ReadError};
 
 use super::contradiction::contradiction;
+use super::crowd::Crowd;
 use super::gc::GC_LOOKS;
 use super::identity::{GroupIdentity, NOT_OF_HERE};
-use super::members::members;
+use super::members::members_among;
 
 /// What looks show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,47 +47,110 @@ pub fn unfit(proc: &Proc, identity: &GroupIdentity) -> Result<Option<String>, Re
 /// # Errors
 /// If /proc cannot be read.
 pub fn look(proc: &Proc, identity: &GroupIdentity) -> Result<Seen, ReadError> {
-    for _ in 0..GC_LOOKS {
-        match look_once(proc, identity)? {
-            Seen::Nobody => std::thread::sleep(Duration::from_micros(200)),
-            told => return Ok(told),
-        }
-    }
-    look_once(proc, identity)
+    one(look_at_all(proc, &[(identity, false)])?)
 }
 
-/// The same by one look, for a session that is said to be over: whoever has written that knew it better than looks do.
+/// The same by one look, for a session that is said to be over: whoever has written that knew it better than looks do. What
+/// left its group is not looked for.
 ///
 /// # Errors
 /// If /proc cannot be read.
 pub fn look_once(proc: &Proc, identity: &GroupIdentity) -> Result<Seen, ReadError> {
-    if !identity.is_of_here(proc)? {
-        return Ok(Seen::Elsewhere);
+    one(look_at_all(proc, &[(identity, true)])?)
+}
+
+fn one(seen: Vec<Seen>) -> Result<Seen, ReadError> {
+    Ok(seen.into_iter().next().unwrap_or(Seen::Elsewhere))
+}
+
+/// Looks at many sessions, each with whether it is said to be over; everybody whom `/proc` shows is read once for all of them.
+///
+/// # Errors
+/// If /proc cannot be read.
+pub fn look_at_all(
+    proc: &Proc,
+    sessions: &[(&GroupIdentity, bool)],
+) -> Result<Vec<Seen>, ReadError> {
+    let mut seen = Vec::with_capacity(sessions.len());
+    for (identity, over) in sessions {
+        seen.push(by_the_named(proc, identity, *over)?);
     }
-    if let Some(why) = contradiction(proc, identity) {
-        return Ok(Seen::Contradicted(why));
-    }
-    let mut untold = hidden(proc);
-    for process in identity.monitor.into_iter().chain(identity.leader()) {
-        match liveness::of(proc, process) {
-            Liveness::Alive => return Ok(Seen::Alive),
-            Liveness::Unknown(why) => untold = Some(why),
-            Liveness::Dead => {}
+    let mut crowd = Crowd::default();
+    for round in 0..=GC_LOOKS {
+        let wanted = |(told, session): &(&mut Option<Seen>, &(&GroupIdentity, bool))| match told {
+            None => true,
+            // Where somebody may be hidden, no look more shows more.
+            Some(Seen::Nobody) => !session.1,
+            Some(_) => false,
+        };
+        let mut left: Vec<_> = seen.iter_mut().zip(sessions).filter(wanted).collect();
+        if left.is_empty() {
+            break;
+        }
+        if round > 0 {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        crowd.look_again(proc)?;
+        for (told, (identity, _)) in &mut left {
+            **told = Some(among(&crowd, proc, identity));
         }
     }
-    let seen = members(proc, identity)?;
+    Ok(seen
+        .into_iter()
+        .map(|it| it.unwrap_or(Seen::Nobody))
+        .collect())
+}
+
+/// What those tell that a record names, if that is enough.
+fn by_the_named(
+    proc: &Proc,
+    identity: &GroupIdentity,
+    over: bool,
+) -> Result<Option<Seen>, ReadError> {
+    if !identity.is_of_here(proc)? {
+        return Ok(Some(Seen::Elsewhere));
+    }
+    if let Some(why) = contradiction(proc, identity) {
+        return Ok(Some(Seen::Contradicted(why)));
+    }
+    let named = identity.monitor.into_iter().chain(identity.leader());
+    let alive = |process| liveness::of(proc, process) == Liveness::Alive;
+    if named.into_iter().any(alive) {
+        return Ok(Some(Seen::Alive));
+    }
+    let is_gone = is_group_gone(identity);
+    Ok((over && is_gone != Some(false)).then_some(match is_gone {
+        Some(_) => Seen::Gone,
+        None => Seen::Nobody,
+    }))
+}
+
+/// Whether nobody has its group's number; `None` without a group of its own.
+fn is_group_gone(identity: &GroupIdentity) -> Option<bool> {
+    let group = identity.pgid?;
+    Some(matches!(liveness::probe_group(group), Ok(GroupProbe::Gone)))
+}
+
+fn among(crowd: &Crowd, proc: &Proc, identity: &GroupIdentity) -> Seen {
+    let seen = members_among(crowd, proc, identity, &[]);
     if seen.iter().any(|member| member.is_of_its_group(identity)) {
-        return Ok(Seen::Alive);
+        return Seen::Alive;
     }
     if !seen.is_empty() {
-        return Ok(Seen::Strays);
+        return Seen::Strays;
     }
-    let group = identity.pgid.map(liveness::probe_group);
-    Ok(match (group, untold) {
-        (Some(Ok(GroupProbe::Gone)), _) => Seen::Gone,
-        (_, Some(why)) => Seen::Untold(why),
-        _ => Seen::Nobody,
-    })
+    if is_group_gone(identity) == Some(true) {
+        return Seen::Gone;
+    }
+    let mut named = identity.monitor.into_iter().chain(identity.leader());
+    let untold = named.find_map(|process| match liveness::of(proc, process) {
+        Liveness::Unknown(why) => Some(why),
+        Liveness::Alive | Liveness::Dead => None,
+    });
+    match untold.or_else(|| hidden(proc)) {
+        Some(why) => Seen::Untold(why),
+        None => Seen::Nobody,
+    }
 }
 
 /// Why somebody may be there whom nobody can see here, if that is so.

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use cgleaf_shared::process::files::environ_value;
 use cgleaf_shared::process::{
-    Autogroup, Pid, PidfdError, Proc, ProcessDir, ProcessId, ReadError, SignalHandle, Stat, State,
-    liveness,
+    Pid, PidfdError, Proc, ProcessId, ReadError, SignalHandle, State, liveness,
 };
 
-use super::identity::{GroupIdentity, MARK_VARIABLE};
+use super::crowd::{Crowd, Person};
+use super::identity::GroupIdentity;
 use super::tree;
 use crate::operations;
 
@@ -64,53 +63,65 @@ pub(super) fn members_and(
     identity: &GroupIdentity,
     known: &[ProcessId],
 ) -> Result<Vec<Member>, ReadError> {
-    let mut beneath = beneath(proc, identity, known)?;
-    let mut found = BTreeMap::new();
-    let mut marked = Vec::new();
-    let mut others = Vec::new();
-    for pid in proc.pids()? {
-        if pid == Pid::own() || Some(pid) == identity.monitor.map(|monitor| monitor.pid) {
-            continue;
-        }
-        let Ok((process, stat)) = opened(proc, pid) else {
-            continue;
-        };
-        let link = (stat.id, stat.parent);
-        match look(&process, &stat, identity, &beneath) {
-            Some(member) if member.tie == Tie::Proven => {
-                found.insert(pid, member);
-            }
-            Some(member) => {
-                others.push(link);
-                marked.push(member);
-            }
-            None => others.push(link),
-        }
-    }
-    found.extend(marked.into_iter().map(|member| (member.id.pid, member)));
-    // Children of who is proven by itself: they may have left the group, and have taken the mark off.
-    while let Some(at) = others.iter().position(|link| is_beneath(link, &found)) {
-        let (id, _) = others.swap_remove(at);
-        beneath.push(id);
-        if let Ok((process, stat)) = opened(proc, id.pid)
-            && let Some(member) = look(&process, &stat, identity, &beneath)
-        {
-            found.insert(id.pid, member);
-        }
-    }
-    Ok(found.into_values().collect())
+    // Before the look: who is beneath a process now may be an orphan then.
+    let beneath = beneath(proc, identity, known)?;
+    Ok(members_among(&Crowd::of(proc)?, proc, identity, &beneath))
 }
 
-fn opened(proc: &Proc, pid: Pid) -> Result<(ProcessDir, Stat), ReadError> {
-    let process = proc.process(pid)?;
-    let stat = process.stat()?;
-    Ok((process, stat))
+/// The same of a look that was taken; `beneath` are those that are proven by their parents.
+pub(super) fn members_among(
+    crowd: &Crowd,
+    proc: &Proc,
+    identity: &GroupIdentity,
+    beneath: &[ProcessId],
+) -> Vec<Member> {
+    let monitor = identity.monitor.map(|monitor| monitor.pid);
+    let mut found = BTreeMap::new();
+    let mut others = Vec::new();
+    for person in crowd.living().filter(|it| Some(it.id.pid) != monitor) {
+        match person.tie(identity, beneath) {
+            Some(Tie::Proven) => {
+                found.insert(person.id.pid, (person, Tie::Proven));
+            }
+            tie => others.push((person, tie)),
+        }
+    }
+    // Children of who is proven by itself: they may have left the group, and have taken the mark off.
+    while let Some(at) = others.iter().position(|(it, _)| is_beneath(it, &found)) {
+        let (person, _) = others.swap_remove(at);
+        found.insert(person.id.pid, (person, Tie::Proven));
+    }
+    let marked = others
+        .into_iter()
+        .filter_map(|(person, tie)| Some((person.id.pid, (person, tie?))));
+    found.extend(marked);
+    let members = found.into_values();
+    members.map(|(it, tie)| member(proc, it, tie)).collect()
 }
 
 /// Whether a process's parent is a proven member.
-fn is_beneath((id, parent): &(ProcessId, Option<Pid>), found: &BTreeMap<Pid, Member>) -> bool {
-    let parent = parent.and_then(|parent| found.get(&parent));
-    parent.is_some_and(|parent| parent.tie == Tie::Proven && parent.id.start <= id.start)
+fn is_beneath(person: &Person, found: &BTreeMap<Pid, (&Person, Tie)>) -> bool {
+    let parent = person.parent.and_then(|parent| found.get(&parent));
+    parent.is_some_and(|(parent, _)| parent.id.start <= person.id.start)
+}
+
+fn member(proc: &Proc, person: &Person, tie: Tie) -> Member {
+    let process = proc.process(person.id.pid).ok();
+    let waits = process
+        .as_ref()
+        .filter(|_| person.state == State::DiskSleep)
+        .and_then(|process| process.wait_channel().ok());
+    Member {
+        id: person.id,
+        parent: person.parent,
+        group: person.group,
+        state: person.state,
+        wait_channel: waits.unwrap_or_default(),
+        argv: process
+            .and_then(|process| process.cmdline().ok())
+            .unwrap_or_default(),
+        tie,
+    }
 }
 
 /// The process of this number as a living member of the session; `None` where it is none, or is the calling process.
@@ -122,8 +133,9 @@ pub(super) fn see(
     pid: Pid,
     identity: &GroupIdentity,
 ) -> Result<Option<Member>, ReadError> {
-    let (process, stat) = opened(proc, pid)?;
-    Ok(look(&process, &stat, identity, &[]).filter(|member| member.id.pid != Pid::own()))
+    let person = Person::read(proc, pid)?.filter(|person| person.id.pid != Pid::own());
+    let tied = person.and_then(|it| Some((it.tie(identity, &[])?, it)));
+    Ok(tied.map(|(tie, person)| member(proc, &person, tie)))
 }
 
 /// The processes beneath the leader, the monitor and those that are known, and these themselves, each by its identity.
@@ -140,45 +152,6 @@ fn beneath(
         }
     }
     Ok(all)
-}
-
-fn look(
-    process: &ProcessDir,
-    stat: &Stat,
-    identity: &GroupIdentity,
-    beneath: &[ProcessId],
-) -> Option<Member> {
-    let running = liveness::running_threads(process, stat.state).ok()?;
-    let state = *running.first()?;
-    let recorded = identity.autogroup.map(Autogroup::Id);
-    let proven = (identity.leader() == Some(stat.id)
-        && !identity.is_outside_of_its_autogroup(process))
-        || (recorded.is_some() && process.autogroup().ok() == recorded)
-        || beneath.contains(&stat.id);
-    let marked = || {
-        let environ = process.environ().unwrap_or_default();
-        environ_value(&environ, MARK_VARIABLE).is_some_and(|value| identity.is_marked(value))
-    };
-    let tie = if proven {
-        Tie::Proven
-    } else if marked() {
-        Tie::Mark
-    } else {
-        return None;
-    };
-    Some(Member {
-        id: stat.id,
-        parent: stat.parent,
-        group: stat.group,
-        state,
-        wait_channel: if state == State::DiskSleep {
-            process.wait_channel().unwrap_or_default()
-        } else {
-            String::new()
-        },
-        argv: process.cmdline().unwrap_or_default(),
-        tie,
-    })
 }
 
 /// Sends a signal to a member that is held, if it still is that process. `false` if it is not, or is dead.

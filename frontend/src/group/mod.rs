@@ -5,6 +5,7 @@
 
 mod channel;
 mod contradiction;
+mod crowd;
 pub mod destroy;
 pub mod engine;
 pub mod exec;
@@ -32,6 +33,6 @@ pub(crate) use identity::NOT_OF_HERE;
 pub use identity::{GroupIdentity, MARK_VARIABLE};
 pub use judge::{GcVerdict, gc_judges_over};
 pub use launch::{LaunchError, LaunchOptions, Launched, RunEvent, Running, launch};
-pub use look::{Seen, look, look_once, unfit};
+pub use look::{Seen, look, look_at_all, look_once, unfit};
 pub use members::{Member, Tie, members, signal_members};
 pub use monitor::{Exit, Leftovers};

@@ -167,24 +167,56 @@ fn info(member: &Member) -> MemberInfo {
     }
 }
 
-/// How a session of this tier is, as looks show it, and what is odd about it.
-pub(super) fn state(record: &Record) -> (State, Option<String>) {
-    let (identity, proc) = match (identity(record), Reach::proc()) {
-        (Ok(Some(identity)), Ok(proc)) => (identity, proc),
-        (Err(error), _) => return (State::Damaged, Some(error.message().to_owned())),
-        (_, Err(error)) => return (State::Unknown, Some(error.message().to_owned())),
-        (Ok(None), _) => return (State::Unknown, None),
+/// How a session of this tier is, and what is odd about it.
+pub(super) type Told = (State, Option<String>);
+
+/// How sessions of this tier are, as looks at all of them show it.
+pub(super) fn states(records: &[&Record]) -> Vec<Told> {
+    let identities: Vec<Result<GroupIdentity>> = records.iter().map(|it| required(it)).collect();
+    let wanted: Vec<(&GroupIdentity, bool)> = identities
+        .iter()
+        .zip(records)
+        .filter_map(|(identity, record)| Some((identity.as_ref().ok()?, record.phase.is_over())))
+        .collect();
+    let seen =
+        Reach::proc().and_then(|proc| group::look_at_all(&proc, &wanted).or_code(Code::Internal));
+    let mut seen = seen.map(Vec::into_iter);
+    let told = |(record, identity): (&&Record, &Result<GroupIdentity>)| {
+        if let Err(error) = identity {
+            return (State::Damaged, Some(error.message().to_owned()));
+        }
+        match seen.as_mut().map(Iterator::next) {
+            Ok(Some(seen)) => state_of(record, seen),
+            Ok(None) => (State::Unknown, None),
+            Err(error) => (State::Unknown, Some(error.message().to_owned())),
+        }
     };
-    let seen = if record.phase.is_over() {
-        group::look_once(&proc, &identity)
-    } else {
-        group::look(&proc, &identity)
+    records.iter().zip(&identities).map(told).collect()
+}
+
+fn required(record: &Record) -> Result<GroupIdentity> {
+    let none = || Error::new(Code::RecordDamaged, "it speaks of no process");
+    identity(record)?.ok_or_else(none)
+}
+
+fn state_of(record: &Record, seen: Seen) -> Told {
+    let state = match (&seen, record.phase) {
+        (Seen::Contradicted(_), _) => State::Damaged,
+        (Seen::Alive | Seen::Strays, Phase::Destroying) => State::Destroying,
+        (Seen::Alive | Seen::Strays, Phase::Intent) => State::Starting,
+        (Seen::Alive, _) | (Seen::Strays, Phase::Running) => State::Running,
+        // A destroy may have been told to look for no strays.
+        (_, Phase::Destroyed) => State::Destroyed,
+        (Seen::Elsewhere, _) => State::Unknown,
+        (Seen::Untold(_), phase) if !phase.is_over() => State::Unknown,
+        (_, Phase::Destroying) => State::Destroying,
+        (_, Phase::Intent) if record.maker.may_live() => State::Starting,
+        _ => State::Ended,
     };
     match seen {
-        Err(error) => (State::Unknown, Some(error.to_string())),
-        Ok(Seen::Contradicted(why)) => (State::Damaged, Some(why)),
-        Ok(Seen::Untold(why)) if !record.phase.is_over() => (State::Unknown, Some(why)),
-        Ok(seen) => (state_of(record, &seen), None),
+        Seen::Contradicted(why) => (state, Some(why)),
+        Seen::Untold(why) if state == State::Unknown => (state, Some(why)),
+        _ => (state, None),
     }
 }
 
@@ -197,20 +229,6 @@ pub(super) fn untold(session: &Session, why: Option<&str>) -> Error {
         format!("how session {id} is cannot be told: {why}"),
     )
     .with("session", id.as_str())
-}
-
-fn state_of(record: &Record, seen: &Seen) -> State {
-    match (seen, record.phase) {
-        (Seen::Alive | Seen::Strays, Phase::Destroying) => State::Destroying,
-        (Seen::Alive | Seen::Strays, Phase::Intent) => State::Starting,
-        (Seen::Alive, _) | (Seen::Strays, Phase::Running) => State::Running,
-        // A destroy may have been told to look for no strays.
-        (_, Phase::Destroyed) => State::Destroyed,
-        (Seen::Elsewhere, _) => State::Unknown,
-        (_, Phase::Destroying) => State::Destroying,
-        (_, Phase::Intent) if record.maker.may_live() => State::Starting,
-        _ => State::Ended,
-    }
 }
 
 /// Whether gc may forget it.

@@ -165,15 +165,27 @@ impl Reach {
 
     /// Looks at a session.
     pub fn look(&self, session: &Session) -> Look {
-        if let Some(record) = kept_by_processes(session) {
-            let (state, remark) = super::group_tier::state(record);
-            return Look {
-                state,
-                leaf: LeafSeen::None,
-                populated: None,
-                remark,
-            };
+        match kept_by_processes(session) {
+            Some(record) => {
+                let told = super::group_tier::states(&[record]).pop();
+                of_processes(told.unwrap_or((State::Unknown, None)))
+            }
+            None => self.look_at_leaf(session),
         }
+    }
+
+    /// Looks at many, in their order. Those without a leaf are looked at together: everybody is read once for all of them.
+    pub fn look_at_all(&self, sessions: &[Session]) -> Vec<Look> {
+        let records: Vec<&Record> = sessions.iter().filter_map(kept_by_processes).collect();
+        let mut told = super::group_tier::states(&records).into_iter();
+        let mut look = |session| match kept_by_processes(session) {
+            Some(_) => of_processes(told.next().unwrap_or((State::Unknown, None))),
+            None => self.look_at_leaf(session),
+        };
+        sessions.iter().map(&mut look).collect()
+    }
+
+    fn look_at_leaf(&self, session: &Session) -> Look {
         let leaf = self.see_leaf(session);
         let (populated, frozen) = events_of(&leaf);
         let mut remark = session.set_aside().map(str::to_owned);
@@ -289,6 +301,15 @@ fn over(session: &Session, phase: Option<Phase>) -> State {
         // Whoever was destroying it has not said that it is done, but the kernel has.
         Some(Phase::Destroyed | Phase::Destroying) => State::Destroyed,
         _ => State::Ended,
+    }
+}
+
+fn of_processes((state, remark): super::group_tier::Told) -> Look {
+    Look {
+        state,
+        leaf: LeafSeen::None,
+        populated: None,
+        remark,
     }
 }
 

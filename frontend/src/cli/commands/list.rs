@@ -17,11 +17,7 @@ pub(super) fn run(context: &Context, arguments: &List) -> Result<u8> {
         .iter()
         .map(|error| error.message().to_owned())
         .collect();
-    let mut views: Vec<View> = everything
-        .sessions
-        .into_iter()
-        .map(|session| View::of(&reach, session))
-        .collect();
+    let mut views = View::of_all(&reach, everything.sessions);
     views.retain(|view| arguments.all || !view.look.state.is_over());
     for trouble in &trouble {
         context.output.notice(trouble);

@@ -63,9 +63,8 @@ struct Sample {
 impl Sample {
     fn take(context: &Context) -> Self {
         let reach = context.reach();
-        let views = reach.everything().sessions.into_iter();
-        let sessions = views
-            .map(|session| View::of(&reach, session))
+        let sessions = View::of_all(&reach, reach.everything().sessions)
+            .into_iter()
             .filter(|view| !view.look.state.is_over())
             .map(|view| {
                 let usage = reach.usage(&view.look);

@@ -18,6 +18,18 @@ pub(super) struct View {
 impl View {
     pub(super) fn of(reach: &Reach, session: Session) -> Self {
         let look = reach.look(&session);
+        Self::with(reach, session, look)
+    }
+
+    /// Of many, which are looked at together.
+    pub(super) fn of_all(reach: &Reach, sessions: Vec<Session>) -> Vec<Self> {
+        let looks = reach.look_at_all(&sessions);
+        let all = sessions.into_iter().zip(looks);
+        all.map(|(session, look)| Self::with(reach, session, look))
+            .collect()
+    }
+
+    fn with(reach: &Reach, session: Session, look: Look) -> Self {
         Self {
             leader: reach.leader(&session),
             members: reach.count_members(&session, &look),
