@@ -5,12 +5,14 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use cgleaf_tests::frontend::{Sandbox, finish, instrumented_programs, wait_for};
+use cgleaf_tests::frontend::{Sandbox, collect, finish, instrumented_programs, wait_for};
 use cgleaf_tests::scratch::wait_until;
 use cgleaf_tests::steps::Stage;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, accept4, bind, connect, listen, socket,
+};
 use nix::unistd::Pid;
 
 fn pid_of(child: &Child) -> Pid {
@@ -229,6 +231,30 @@ fn a_full_queue_at_a_helper_that_does_not_answer_holds_nobody_up() {
     assert!(destroy.stderr.contains("does not answer"), "{destroy:?}");
     drop(queue);
     drop(stopped);
+    sandbox.run(["destroy", "keeper"]).expect(0);
+}
+
+/// A helper hangs up on who says nothing for some seconds, as happens on a machine that is full of processes: it is asked anew.
+#[test]
+fn a_client_that_was_hung_up_on_before_a_word_asks_once_more() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let start = ["start", "--session", "keeper", "--", "sleep", "1000"];
+    sandbox.run(start).expect(0);
+    let path = sandbox.runtime().join("hangs-up.sock");
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let listener = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).expect("a socket");
+    bind(listener.as_raw_fd(), &UnixAddr::new(&path).expect("a path")).expect("bind");
+    listen(&listener, Backlog::new(4).expect("a backlog")).expect("listen");
+    let mut status = sandbox.cgleaf(["helper", "status", "--socket"]);
+    let status = status.arg(&path).stdout(Stdio::piped()).spawn();
+    let client = accept4(&listener, flags).expect("a client");
+    std::fs::remove_file(&path).expect("remove it");
+    let helper = sandbox.runtime().join("cgleaf/run/direct.sock");
+    std::os::unix::fs::symlink(helper, &path).expect("put the helper's in its place");
+    drop(client);
+    collect(status.expect("start cgleaf")).expect(0);
     sandbox.run(["destroy", "keeper"]).expect(0);
 }
 

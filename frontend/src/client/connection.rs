@@ -56,6 +56,18 @@ pub struct Client {
     greeted: bool,
     /// A question of it was not answered in time. Its answer may come yet, and would be taken for that to the next one.
     late: bool,
+    /// Whether it was connected to a second time, or cannot be.
+    connected_again: bool,
+}
+
+/// How a helper has hung up that had not greeted.
+enum Parting {
+    /// It has said nothing.
+    Silent,
+    /// It has greeted after all, and may have done what it was asked.
+    Greeted,
+    /// It has said why.
+    Refusal(wire::Refusal),
 }
 
 impl Client {
@@ -95,6 +107,7 @@ impl Client {
             welcome: None,
             greeted: false,
             late: false,
+            connected_again: false,
         };
         client.require_trusted_peer()?;
         Ok(client)
@@ -108,6 +121,7 @@ impl Client {
             welcome: None,
             greeted: false,
             late: false,
+            connected_again: true,
         }
     }
 
@@ -195,9 +209,16 @@ impl Client {
         }
         let bytes = wire::encode_request(request).or_code(Code::Protocol)?;
         let deadline = deadline.earlier(Deadline::after(patience::for_a_question()));
-        let answer = self
-            .exchange(&bytes, descriptor, deadline)
-            .map_err(|error| self.parting_word(&error).unwrap_or(error));
+        let answer = match self.exchange(&bytes, descriptor, deadline) {
+            Err(error) if self.welcome.is_none() && has_ended(&error) => match self.parting() {
+                Parting::Refusal(refusal) => Err(refused(&refusal)),
+                Parting::Silent if self.connects_again() => {
+                    self.exchange(&bytes, descriptor, deadline)
+                }
+                Parting::Silent | Parting::Greeted => Err(error),
+            },
+            other => other,
+        };
         // An interrupted wait leaves its answer to come, too; a connection that has ended leaves none.
         self.late = answer.as_ref().err().is_some_and(|error| !has_ended(error));
         let packet = answer?;
@@ -225,16 +246,29 @@ impl Client {
     }
 
     /// A helper that turns a client away says why and hangs up, perhaps before the client has said anything: what it sent is there
-    /// to be read behind the error, if the connection has ended.
-    fn parting_word(&self, error: &Error) -> Option<Error> {
-        if self.welcome.is_some() || !has_ended(error) {
-            return None;
-        }
-        let packet = wire::receive(self.socket.as_fd(), wire::MAX_REPLY).ok()??;
+    /// to be read behind the error.
+    fn parting(&self) -> Parting {
+        let Ok(Some(packet)) = wire::receive(self.socket.as_fd(), wire::MAX_REPLY) else {
+            return Parting::Silent;
+        };
         match wire::decode_reply(&packet.bytes) {
-            Ok(Reply::Refused(refusal)) if is_known(&refusal) => Some(refused(&refusal)),
-            _ => None,
+            Ok(Reply::Refused(refusal)) if is_known(&refusal) => Parting::Refusal(refusal),
+            _ => Parting::Greeted,
         }
+    }
+
+    /// A helper greets before it does anything. One that has hung up on a client which came to say nothing in time, as on a machine
+    /// that is full of processes, has done nothing, and may be there still; so it is with one whose place another has taken.
+    fn connects_again(&mut self) -> bool {
+        if std::mem::replace(&mut self.connected_again, true) {
+            return false;
+        }
+        let Ok(again) = Self::connect(&self.path) else {
+            return false;
+        };
+        self.socket = again.socket;
+        self.greeted = false;
+        true
     }
 
     fn read_welcome(&self, deadline: Deadline) -> Result<Welcome> {
@@ -398,6 +432,7 @@ mod tests {
             .expect_err("it is not asked again");
         assert_eq!(again.message(), error.message());
     }
+
     #[test]
     fn why_a_client_is_turned_away_is_heard_although_nothing_can_be_sent() {
         let flags = SockFlag::SOCK_CLOEXEC;
