@@ -43,7 +43,7 @@ struct Ground {
 impl Ground {
     fn read() -> Result<Self> {
         Ok(Self {
-            root: CgroupRoot::open()?,
+            root: own_root()?,
             proc: own_proc()?,
             boot_id: BootId::current()?,
             uid: Uid::effective(),
@@ -120,6 +120,22 @@ fn scopes(options: &Options, ground: &Ground) -> Result<Vec<Scope>> {
         return Ok(Vec::new());
     }
     scope::settle(options, &ground.root, ground.boot_id)
+}
+
+/// The paths that /proc has must be those of the mount. Where they are not, `/` there is somebody else's cgroup, as the machine's
+/// own root in a container that was given it: nothing is made there, and nobody moved.
+fn own_root() -> Result<CgroupRoot> {
+    let root = CgroupRoot::open()?;
+    let mount = root.mount();
+    if !mount.shows_the_namespace() {
+        bail!(
+            "the cgroup2 mount at {} has the root {} (/proc/self/mountinfo): it does not show the hierarchy that /proc speaks \
+             of; mount cgroup2 anew in this cgroup namespace, or run this container with the machine's (docker: --cgroupns=host)",
+            mount.point.display(),
+            mount.root.display()
+        );
+    }
+    Ok(root)
 }
 
 /// The numbers that the kernel gives for peers must be those that /proc has.

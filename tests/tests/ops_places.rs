@@ -3,7 +3,9 @@
 use std::fs;
 
 use cgleaf_tests::frontend::{Sandbox, finish};
-use cgleaf_tests::scratch::{Scratch, Sleeper};
+use cgleaf_tests::scratch::{Scratch, Sleeper, cgroup_mount};
+use nix::errno::Errno;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 /// B38: a container whose root cgroup has processes. The second run works as the first does, nobody is moved, and no
 /// controller is enabled.
@@ -53,6 +55,40 @@ fn a_container_with_processes_in_its_root_runs_twice() {
         .collect();
     assert_eq!(leaves, Vec::<String>::new());
     assert_eq!(sandbox.record_files(), Vec::<String>::new());
+}
+
+/// What docker does with a bind mount of the machine's tree and a cgroup namespace of the container's own: `/` of /proc is not `/`
+/// of the mount. Nothing is written in what lies around the container, not even for a moment.
+#[test]
+fn a_mount_of_a_tree_around_the_namespace_is_not_written_to() {
+    let (Some(sandbox), Some(around)) = (Sandbox::new(), Scratch::new(0)) else {
+        return;
+    };
+    let container = around.child("container", 0);
+    let watch = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).unwrap();
+    let changes = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_DELETE;
+    watch.add_watch(around.path(), changes).unwrap();
+    let script = format!(
+        "echo $$ >{}/cgroup.procs && exec unshare --cgroup --mount sh -c 'mount --bind {} {} && \
+         cgleaf doctor --json; echo; cgleaf run --tier cgroup -- true; echo run $?; cgleaf run --tier group -- true; echo run $?'",
+        container.display(),
+        around.path().display(),
+        cgroup_mount().expect("a cgroup2 mount").display(),
+    );
+    let mut command = sandbox.bash(&script);
+    command.env_remove("CGLEAF_SCOPE_DIR");
+    let answer = finish(command);
+    assert!(
+        answer.stdout.contains("run 125\nrun 0\n"),
+        "the cgroup tier is refused, the group tier serves: {answer:?}"
+    );
+    assert!(answer.stderr.contains("has the root /.. "), "{answer:?}");
+    assert!(answer.stdout.contains("has the root /.. "), "{answer:?}");
+    let made = watch.read_events();
+    assert!(
+        matches!(made, Err(Errno::EAGAIN)),
+        "something was made in the tree around it: {made:?}"
+    );
 }
 
 /// The names of all cgroups beneath one.

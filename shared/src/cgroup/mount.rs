@@ -20,6 +20,15 @@ pub struct Mount {
     pub read_only: bool,
 }
 
+impl Mount {
+    /// Whether its paths are those of /proc: its root is that of this process's cgroup namespace, which mountinfo shows as `/`.
+    /// Any other root, `/docker/x` as well as `/../..`, is a bind mount of a subtree, or of a tree around the namespace
+    /// (cgroup_namespaces(7)).
+    pub fn shows_the_namespace(&self) -> bool {
+        self.root.as_os_str() == "/"
+    }
+}
+
 /// How cgroups are laid out on a machine, as mountinfo shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
@@ -76,16 +85,22 @@ fn octal_byte(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(text, 8).ok()
 }
 
-/// The cgroup2 mounts, the likeliest first: whole trees before bind mounts of a subtree, and of two on one
-/// point the later, which is the one on top.
+/// The cgroup2 mounts, the likeliest first: whole trees before bind mounts of a subtree. Of two on one point the later is on
+/// top, and what opening the point answers is said by that one alone.
 pub fn cgroup2_mounts(mounts: &[Mount]) -> Vec<Mount> {
+    let is_on_top = |(at, mount): &(usize, &Mount)| {
+        let mut later = mounts.iter().skip(at + 1);
+        !later.any(|other| other.fs_type == "cgroup2" && other.point == mount.point)
+    };
     let mut found: Vec<Mount> = mounts
         .iter()
-        .rev()
-        .filter(|m| m.fs_type == "cgroup2")
-        .cloned()
+        .enumerate()
+        .filter(|(_, mount)| mount.fs_type == "cgroup2")
+        .filter(is_on_top)
+        .map(|(_, mount)| mount.clone())
         .collect();
-    found.sort_by_key(|mount| (mount.root.as_os_str() != "/", mount.read_only));
+    found.reverse();
+    found.sort_by_key(|mount| (!mount.shows_the_namespace(), mount.read_only));
     found
 }
 
@@ -141,6 +156,17 @@ mod tests {
             .map(|mount| mount.point)
             .collect();
         assert_eq!(points, ["/a", "/a b", "/mnt/bind"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_tree_around_the_namespace_is_not_taken_for_the_mount_beneath_it() {
+        let mounts = cgroup2_mounts(&parse_mountinfo(
+            b"1 0 0:1 / /sys/fs/cgroup ro - cgroup2 c rw\n\
+              2 1 0:1 /../.. /sys/fs/cgroup rw - cgroup2 c rw\n",
+        ));
+        assert_eq!(mounts.len(), 1);
+        assert_eq!(mounts[0].root, PathBuf::from("/../.."));
+        assert!(!mounts[0].shows_the_namespace());
     }
 
     #[test]
