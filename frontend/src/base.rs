@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 use cgleaf_shared::id::{BootId, Uid};
 use cgleaf_shared::wire::Mode;
 use cgleaf_shared::{IoContext, IoError};
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
 
 use crate::error::{Code, Error, OrCode, Result};
 use crate::private_dir::PrivateDir;
@@ -47,6 +49,8 @@ pub struct Base {
     uid: Uid,
     /// Why `XDG_RUNTIME_DIR` was passed over, if it was set.
     passed_over: Option<String>,
+    /// Why the records are not kept in `HOME`, if it is set.
+    home_passed_over: Option<String>,
 }
 
 impl Base {
@@ -55,7 +59,7 @@ impl Base {
 
     /// BASE is `$XDG_RUNTIME_DIR/cgleaf` (only if that directory is ours), else `/run/cgleaf/0` for root, else
     /// `/tmp/cgleaf-UID`; records are kept in the state directory where there is no runtime directory, and beneath BASE
-    /// where that is not known either, as in a container whose user has no HOME.
+    /// where that is not known either, or cannot be made, as in a container whose user has no HOME or one of somebody else.
     ///
     /// # Errors
     /// INTERNAL if this boot's id cannot be read.
@@ -71,12 +75,18 @@ impl Base {
             None if uid == Uid::ROOT => PathBuf::from("/run/cgleaf/0"),
             None => {
                 let root = PathBuf::from(format!("/tmp/cgleaf-{uid}"));
+                let state = state_directory(surroundings)?;
+                let (records, home_passed_over) = match state {
+                    State::Unknown => (root.join("sessions"), None),
+                    State::Unusable(why) => (root.join("sessions"), Some(why)),
+                    State::Usable(path) => (path, None),
+                };
                 return Ok(Self {
-                    records: state_directory(surroundings)?
-                        .unwrap_or_else(|| root.join("sessions")),
+                    records,
                     root,
                     uid,
                     passed_over,
+                    home_passed_over,
                 });
             }
         };
@@ -85,6 +95,7 @@ impl Base {
             root,
             uid,
             passed_over,
+            home_passed_over: None,
         })
     }
 
@@ -125,6 +136,11 @@ impl Base {
     /// Why `XDG_RUNTIME_DIR` was not used although it is set.
     pub fn passed_over(&self) -> Option<&str> {
         self.passed_over.as_deref()
+    }
+
+    /// Why the records are not kept in `HOME` although it is set.
+    pub fn home_passed_over(&self) -> Option<&str> {
+        self.home_passed_over.as_deref()
     }
 
     /// Makes BASE and a directory in it.
@@ -199,17 +215,48 @@ fn own_directory(path: &std::ffi::OsStr) -> std::result::Result<PathBuf, String>
     }
 }
 
-/// `$XDG_STATE_HOME/cgleaf/<machine-id>-<boot-id>`: a home may be shared by machines, and outlives a boot. `None` where no
-/// home is known.
-fn state_directory(surroundings: &Surroundings) -> Result<Option<PathBuf>> {
-    let state = match (&surroundings.state_home, &surroundings.home) {
-        (Some(path), _) if Path::new(path).is_absolute() => PathBuf::from(path),
-        (_, Some(home)) => PathBuf::from(home).join(".local/state"),
-        _ => return Ok(None),
+/// What is known of the state directory.
+enum State {
+    /// Neither variable names one.
+    Unknown,
+    /// It is there, or can be made.
+    Usable(PathBuf),
+    /// HOME names one that cannot be made; why.
+    Unusable(String),
+}
+
+/// `$XDG_STATE_HOME/cgleaf/<machine-id>-<boot-id>`: a home may be shared by machines, and outlives a boot. Who sets
+/// XDG_STATE_HOME wants the records there and nowhere else; HOME is whatever a container manager made of it.
+fn state_directory(surroundings: &Surroundings) -> Result<State> {
+    let (state, is_named) = match (&surroundings.state_home, &surroundings.home) {
+        (Some(path), _) if Path::new(path).is_absolute() => (PathBuf::from(path), true),
+        (_, Some(home)) => (PathBuf::from(home).join(".local/state"), false),
+        _ => return Ok(State::Unknown),
     };
     let boot = BootId::current()?;
     let place = format!("{}-{boot}", machine_id());
-    Ok(Some(state.join("cgleaf").join(place)))
+    let path = state.join("cgleaf").join(place);
+    Ok(match can_be_made(&path) {
+        Err(why) if !is_named => State::Unusable(why.to_string()),
+        _ => State::Usable(path),
+    })
+}
+
+/// Whether the directory is there, or the nearest one above it that is there can be written: asked and not tried, since what
+/// only looks makes nothing. One that is there stays the place even when nothing can be written any more.
+fn can_be_made(path: &Path) -> std::result::Result<(), IoError> {
+    for directory in path.ancestors() {
+        let wanted = if directory == path {
+            AccessFlags::X_OK
+        } else {
+            AccessFlags::W_OK | AccessFlags::X_OK
+        };
+        match access(directory, wanted) {
+            Err(Errno::ENOENT) => {}
+            answer => return answer.context("make something in", directory),
+        }
+    }
+    Err(IoError::new("make something in", path, Errno::ENOENT))
 }
 
 /// The machine's id (machine-id(5)), or a constant where a machine has none.

@@ -131,8 +131,7 @@ fn doctor_names_no_tier_where_nothing_can_be_started() {
             .args(words)
             .env_remove("CGLEAF_SCOPE_DIR")
             .env_remove("XDG_RUNTIME_DIR")
-            .env_remove("XDG_STATE_HOME")
-            .env("HOME", "/proc/self");
+            .env("XDG_STATE_HOME", "/proc/self");
         finish(command)
     };
     let run = ask(&["run", "--", "true"]);
@@ -148,6 +147,55 @@ fn doctor_names_no_tier_where_nothing_can_be_started() {
             assert!(advice.contains("XDG_STATE_HOME"), "{advice}");
         }
         other => panic!("run answers {other}: {run:?}"),
+    }
+}
+
+/// A user without an entry in passwd(5), as `docker run --user 12345` gives one: HOME is `/`, or nowhere, or somebody else's.
+#[test]
+fn a_home_that_is_not_ours_to_write_is_done_without() {
+    require!(Root);
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let uid = (1_000_000 + std::process::id()).to_string();
+    let made = Path::new("/tmp").join(format!("cgleaf-{uid}"));
+    let others = sandbox.other_runtime("home");
+    for home in [
+        Path::new("/"),
+        Path::new("/nonexistent/home"),
+        Path::new("/proc/self"),
+        &others,
+    ] {
+        let ask = |words: &[&str]| {
+            let mut command = sandbox.command("setpriv");
+            command
+                .args(["--reuid", &uid, "--regid", &uid, "--clear-groups"])
+                .arg(sandbox.program())
+                .args(words)
+                .env_remove("CGLEAF_SCOPE_DIR")
+                .env_remove("XDG_RUNTIME_DIR")
+                .env_remove("XDG_STATE_HOME")
+                .env("HOME", home);
+            finish(command)
+        };
+        let answers = [
+            ask(&["start", "--session", "s", "--", "sleep", "1000"]),
+            ask(&["destroy", "s"]),
+            ask(&["run", "--", "true"]),
+        ];
+        let doctor = ask(&["doctor"]);
+        let codes = answers.each_ref().map(Answer::code);
+        let kept = std::fs::read_dir(&made).map(|names| names.count());
+        let _ = std::fs::remove_dir_all(&made);
+        assert_eq!(codes, [0, 0, 0], "{}: {answers:?}", home.display());
+        assert!(kept.is_ok_and(|count| count > 0), "{}", made.display());
+        has_lines(
+            &doctor,
+            &[&format!(
+                "ok      records: {}/sessions, since HOME",
+                made.display()
+            )],
+        );
     }
 }
 

@@ -211,7 +211,13 @@ pub(super) fn of_our_places(base: &Base, trouble: Option<Error>) -> Vec<Check> {
         None => Check::new(
             "records",
             Some(true),
-            base.records_path().display().to_string(),
+            match base.home_passed_over() {
+                None => base.records_path().display().to_string(),
+                Some(why) => format!(
+                    "{}, since HOME is no place for them: {why}",
+                    base.records_path().display()
+                ),
+            },
         ),
         Some(error) => Check::new("records", Some(false), error.message()),
     };
