@@ -264,6 +264,33 @@ fn gap_2_no_success_although_it_has_ended() {
     assert_eq!(own.destroy(5_000, "name").0, 0);
 }
 
+/// What was started in such a place is told from others' by nothing that the place shows: its record is none of a stranger's.
+#[test]
+fn gap_2_a_program_that_is_started_there_is_kept_and_not_damaged() {
+    require!(Root);
+    let namespace = Namespace::new();
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let cgleaf = |words: &[&str]| finish(cgleaf(&sandbox, &namespace, false, words));
+    for command in ["start", "run"] {
+        let session = ["--tier", "group", "--session", command, "--"];
+        let program: &[&str] = match command {
+            "start" => &["sleep", "1000"],
+            _ => &["true"],
+        };
+        cgleaf(&[&[command][..], &session, program].concat()).expect(0);
+    }
+    let state = |session: &str| {
+        let shown = cgleaf(&["--json", "show", session]);
+        shown.json()["result"]["state"].clone()
+    };
+    assert_ne!(state("start"), "damaged");
+    assert_eq!(state("run"), "ended");
+    let answer = cgleaf(&["destroy", "--timeout", "200ms", "start"]);
+    assert_eq!(answer.code(), 5, "{answer:?}");
+}
+
 /// The same in the cgroup tier: that nobody lives is told by the leaf, whatever /proc shows.
 #[test]
 fn gap_2_is_closed_in_the_cgroup_tier() {

@@ -5,14 +5,17 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use cgleaf_shared::process::liveness::running_threads;
-use cgleaf_shared::process::{Proc, ProcessId, Stat};
+use cgleaf_shared::process::{Proc, ProcView, ProcessId, Stat};
 
 use super::identity::GroupIdentity;
 use super::monitor::NAME;
 
 /// What the kernel says against a record of this boot and this pid namespace, if it says something. Processes that have ended
-/// say nothing.
+/// say nothing, and a /proc that numbers them in another way says it of others.
 pub(crate) fn contradiction(proc: &Proc, identity: &GroupIdentity) -> Option<String> {
+    if !matches!(proc.view(), Ok(ProcView::Own)) {
+        return None;
+    }
     another_setsids_leader(proc, identity)
         .or_else(|| no_monitor(proc, identity))
         .or_else(|| another_monitors_leader(proc, identity))

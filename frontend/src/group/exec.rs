@@ -21,7 +21,7 @@ pub fn prepare_exec(mark: &str) -> Result<GroupIdentity, ReadError> {
         // EPERM for the leader of a group: it keeps its group, and none is recorded.
         let _ = nix::unistd::setsid();
     }
-    GroupIdentity::record(&proc, Leader::own(), proc.own(), mark, None)
+    GroupIdentity::record(&proc, Leader::own(), proc.own().ok(), mark, None)
 }
 
 /// What a record without a group means, in one line.

@@ -86,11 +86,10 @@ impl GroupIdentity {
     pub(super) fn record(
         proc: &Proc,
         leader: Leader,
-        directory: Result<ProcessDir, ReadError>,
+        directory: Option<ProcessDir>,
         mark: &str,
         monitor: Option<ProcessId>,
     ) -> Result<GroupIdentity, ReadError> {
-        let directory = directory.ok();
         let own_group = leader.owns_its_group();
         let autogroup = directory
             .as_ref()
@@ -156,7 +155,7 @@ mod tests {
 
     fn identity() -> GroupIdentity {
         let proc = Proc::system().expect("/proc");
-        GroupIdentity::record(&proc, Leader::own(), proc.own(), "m1", None).expect("a boot id")
+        GroupIdentity::record(&proc, Leader::own(), proc.own().ok(), "m1", None).expect("a boot id")
     }
 
     #[test]

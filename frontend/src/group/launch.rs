@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use cgleaf_shared::process::{Pid, Proc, ProcessId, ReadError};
+use cgleaf_shared::process::{Pid, Proc, ProcView, ReadError};
 use nix::fcntl::OFlag;
 use nix::sys::prctl::{set_child_subreaper, set_name};
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
@@ -152,19 +152,16 @@ fn record(
     program: Pid,
     monitor: Pid,
 ) -> Result<GroupIdentity, ReadError> {
-    let start = proc
-        .process(monitor)
-        .and_then(|process| process.stat())
-        .ok()
-        .map(|stat| stat.id.start);
-    let monitor = start.map(|start| ProcessId {
-        pid: monitor,
-        start,
-    });
+    // In a /proc of another pid namespace these numbers are others'.
+    let is_own = matches!(proc.view(), Ok(ProcView::Own));
+    let shown = |pid| is_own.then(|| proc.process(pid).ok()).flatten();
+    let monitor = shown(monitor)
+        .and_then(|process| process.stat().ok())
+        .map(|stat| stat.id);
     GroupIdentity::record(
         proc,
         Leader::child(program),
-        proc.process(program),
+        shown(program),
         &options.mark,
         monitor,
     )

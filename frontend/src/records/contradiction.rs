@@ -90,8 +90,11 @@ fn of_group(record: &Record, identity: &GroupIdentity) -> Option<&'static str> {
             Some("its leader is said to be older than its monitor, which has started it")
         }
         Some(_) => None,
-        // `exec`: who claims the id becomes the program.
-        None if maker.pid != identity.pid || identity.start.is_some_and(|it| it != maker.start) => {
+        // `exec`: who claims the id becomes the program. Where a /proc shows nobody of ours, neither start nor monitor is known.
+        None if identity
+            .start
+            .is_some_and(|start| (identity.pid, start) != (maker.pid, maker.start)) =>
+        {
             Some("its leader is said not to be who made it, and it speaks of no monitor")
         }
         None => None,
