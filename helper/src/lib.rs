@@ -21,6 +21,7 @@ mod place;
 mod quota;
 mod rebuild;
 mod refuse;
+mod rehearse;
 mod requests;
 pub mod sandbox;
 mod scope;

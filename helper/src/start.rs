@@ -20,6 +20,7 @@ use crate::notify::Notify;
 use crate::place::{Pattern, Rules, user_slice};
 use crate::quota::{self, Quota};
 use crate::rebuild;
+use crate::rehearse;
 use crate::sandbox::{self, Enforced, Item, LockDown, Reach};
 use crate::scope;
 use crate::server::{Endpoints, Ends, Server};
@@ -168,6 +169,7 @@ fn lock_down(
         },
         require: options.require_sandbox || options.mode.is_root_mode(),
     };
+    rehearse::lock_down(&plan)?;
     Ok(sandbox::lock_down(&plan)?)
 }
 

@@ -59,6 +59,52 @@ fn the_filter_is_in_force_and_doctor_sees_it() {
     }
 }
 
+/// A filter may kill for a call instead of refusing it: so does a unit with `SystemCallFilter=@system-service`, for landlock's.
+/// doctor lives, says the tier that `run` then uses, and the reason names the signal.
+#[test]
+fn a_filter_that_kills_is_named_and_doctor_survives_it() {
+    require!(Cgroup2);
+    for (call, check) in [
+        ("landlock_create_ruleset", "landlock"),
+        ("pidfd_open", "pidfd"),
+        ("openat2", "leaf"),
+        ("name_to_handle_at", "cgroup"),
+    ] {
+        let Some(sandbox) = Sandbox::new() else {
+            return;
+        };
+        let confined = |words: &[&str]| {
+            let mut command = sandbox.command(env!("CARGO_BIN_EXE_refusing"));
+            command.args(["kill", call]);
+            command.arg(sandbox.program()).args(words);
+            finish(command)
+        };
+        let doctor = confined(&["doctor", "--json"]);
+        let result = doctor.json()["result"].clone();
+        let checks = result["checks"].as_array().expect("checks");
+        let checked = checks.iter().find(|one| one["name"] == check);
+        let detail = checked.and_then(|one| one["detail"].as_str());
+        assert!(
+            detail.is_some_and(|detail| detail.contains("SIGSYS")),
+            "{call}: {checks:?}"
+        );
+        let run = confined(&["run", "--", "true"]);
+        let tier = match run.status.code() {
+            Some(0) if run.stderr.contains("no leaf can be had here") => "group".into(),
+            Some(0) => "cgroup".into(),
+            _ => serde_json::Value::Null,
+        };
+        assert_eq!(result["tier"], tier, "{call}: {run:?}");
+        let reason = result["reason"].as_str().expect("a reason");
+        assert!(reason.contains("SIGSYS"), "{call}: {reason}");
+        assert_eq!(doctor.code(), if tier == "cgroup" { 0 } else { 12 });
+        if call == "landlock_create_ruleset" {
+            assert_eq!(tier, "group", "{run:?}");
+            assert!(run.stderr.contains("SIGSYS"), "{run:?}");
+        }
+    }
+}
+
 #[test]
 fn a_machine_without_openat2_or_handles_serves() {
     require!(Cgroup2, Cc);

@@ -48,6 +48,14 @@ pub(super) fn user_runtime_directory() -> Option<PathBuf> {
         .find(|directory| directory.join("systemd/private").exists())
 }
 
+/// Whether a system call filter is around this process (`Seccomp: 2`, proc_pid_status(5)).
+pub(super) fn is_filtered() -> bool {
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {
+        let mut lines = status.lines();
+        lines.any(|line| line.strip_prefix("Seccomp:").map(str::trim) == Some("2"))
+    })
+}
+
 /// Whether this process is confined more than PID 1 is: other user ids, a system call filter, or no_new_privs. A helper
 /// that is started from here inherits that. What cannot be read counts as the same.
 pub(super) fn is_in_a_sandbox() -> bool {

@@ -14,7 +14,7 @@ use cgleaf_shared::wire::Mode;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::clean;
-use super::machine::{is_in_a_sandbox, systemd_is_init, tool, user_runtime_directory};
+use super::machine::{is_filtered, is_in_a_sandbox, systemd_is_init, tool, user_runtime_directory};
 use super::program::{c_string, c_strings};
 use super::{Site, take_over};
 use crate::base::Base;
@@ -280,7 +280,14 @@ impl LastWords {
 impl fmt::Display for LastWords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
-            f.write_str("it ended without a word")
+            f.write_str("it ended without a word")?;
+            if is_filtered() {
+                f.write_str(
+                    ", as SIGSYS ends one: the system call filter around this process may kill for a call of its (of a unit: \
+                     SystemCallErrorNumber=EPERM has it answer an error)",
+                )?;
+            }
+            Ok(())
         } else {
             f.write_str(&self.0)
         }

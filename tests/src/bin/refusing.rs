@@ -1,6 +1,6 @@
-//! `refusing ERRNO CALL[,CALL…] PROGRAM [ARG…]`: becomes a program for which, and for all that it starts, the kernel refuses these
+//! `refusing ERRNO|kill CALL[,CALL…] PROGRAM [ARG…]`: becomes a program for which, and for all that it starts, the kernel refuses these
 //! system calls, as an outer filter of a container manager does. `getsockopt:peerpidfd` stands for that one question, which
-//! kernels before 6.5 answer with ENOPROTOOPT.
+//! kernels before 6.5 answer with ENOPROTOOPT. `kill` for ERRNO kills, as systemd's SystemCallFilter= does by default.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
@@ -38,7 +38,7 @@ fn rules(call: &str) -> Result<Vec<SeccompRule>> {
     Ok(vec![SeccompRule::new(vec![name])?])
 }
 
-fn refuse(calls: &str, errno: u32) -> Result<()> {
+fn refuse(calls: &str, action: SeccompAction) -> Result<()> {
     let mut table = BTreeMap::new();
     for call in calls.split(',') {
         table.insert(number(call)?, rules(call)?);
@@ -46,7 +46,7 @@ fn refuse(calls: &str, errno: u32) -> Result<()> {
     let filter = SeccompFilter::new(
         table,
         SeccompAction::Allow,
-        SeccompAction::Errno(errno),
+        action,
         std::env::consts::ARCH.try_into()?,
     )?;
     nix::sys::prctl::set_no_new_privs().context("no_new_privs")?;
@@ -58,12 +58,15 @@ fn main() -> Result<()> {
     let mut word = || {
         words
             .next()
-            .context("usage: refusing ERRNO CALL[,CALL…] PROGRAM [ARG…]")
+            .context("usage: refusing ERRNO|kill CALL[,CALL…] PROGRAM [ARG…]")
     };
     let text = |word: std::ffi::OsString| word.into_string().ok().context("not UTF-8");
-    let errno = text(word()?)?.parse()?;
+    let action = match text(word()?)?.as_str() {
+        "kill" => SeccompAction::KillProcess,
+        errno => SeccompAction::Errno(errno.parse()?),
+    };
     let calls = text(word()?)?;
     let program = word()?;
-    refuse(&calls, errno)?;
+    refuse(&calls, action)?;
     Err(Command::new(program).args(words).exec().into())
 }

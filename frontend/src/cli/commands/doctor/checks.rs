@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use cgleaf_shared::cgroup::{CgroupRoot, Layout, cgroup2_mounts, layout, own_mountinfo, own_path};
 use serde_json::{Value, json};
 
+use super::guard::guarded;
 use crate::base::Base;
 use crate::error::{Error, Result};
 use crate::ops::Probe;
@@ -49,11 +50,11 @@ pub(super) fn of_the_kernel() -> Vec<Check> {
     vec![
         kernel(),
         layout_check(),
-        root_check(),
+        guarded("cgroup", root_check),
         namespaces(),
         moves(),
         seccomp(),
-        landlock(),
+        guarded("landlock", landlock),
     ]
 }
 

@@ -2,6 +2,7 @@
 
 mod advice;
 mod checks;
+mod guard;
 mod processes;
 mod systemd;
 mod trial;
@@ -24,9 +25,13 @@ use checks::Check;
 /// Says what cgleaf can do here. 0 with the cgroup tier, 12 without it.
 pub(super) fn run(context: &Context) -> Result<u8> {
     let reach = context.reach();
-    let probe = probe_leaf(&reach);
+    let probe = guard::no_call_kills().and_then(|()| probe_leaf(&reach));
     let trial = trial::run(context);
-    let (mut clients, looked) = reach.helpers();
+    // Whom nothing could be asked of was not looked for.
+    let (mut clients, looked) = match guard::no_call_kills() {
+        Ok(()) => reach.helpers(),
+        Err(_) => (Vec::new(), Vec::new()),
+    };
     let helper = the_one_taken(&mut clients, &probe).map(describe);
     let mut checks = checks::of_the_kernel();
     checks.extend(checks::of_the_leaf(&probe));

@@ -7,9 +7,16 @@ use cgleaf_shared::process::{Pid, Pidfd, Proc, State};
 use nix::sys::prctl::{get_child_subreaper, set_child_subreaper};
 
 use super::checks::Check;
+use super::guard::guarded;
 
 pub(super) fn checks() -> Vec<Check> {
-    vec![pidfd(), children(), autogroup(), subreaper(), reaping()]
+    vec![
+        guarded("pidfd", pidfd),
+        children(),
+        guarded("autogroup", autogroup),
+        subreaper(),
+        guarded("reaping", reaping),
+    ]
 }
 
 fn pidfd() -> Check {

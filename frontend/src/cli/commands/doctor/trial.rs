@@ -3,14 +3,17 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 use cgleaf_shared::id::SessionId;
 use nix::fcntl::OFlag;
+use nix::libc;
 use nix::unistd::pipe2;
 use serde_json::Value;
 
 use super::super::super::context::Context;
+use super::guard::KILLED;
 use crate::error::{Code, Error, OrCode, Result};
 use crate::records::{Store, Tier};
 use crate::sys;
@@ -39,8 +42,14 @@ fn status_line(context: &Context, session: &SessionId) -> Result<String> {
     drop(theirs);
     let mut line = String::new();
     let read = BufReader::new(File::from(ours)).read_line(&mut line);
-    child.wait().or_code(Code::Internal)?;
+    let end = child.wait().or_code(Code::Internal)?;
     read.or_code(Code::Internal)?;
+    if end.signal() == Some(libc::SIGSYS) {
+        return Err(Error::new(
+            Code::Unsupported,
+            format!("`cgleaf run` is {KILLED}"),
+        ));
+    }
     Ok(line)
 }
 
