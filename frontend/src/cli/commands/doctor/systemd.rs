@@ -29,14 +29,17 @@ pub(super) fn checks() -> Vec<Check> {
 }
 
 fn init() -> Check {
-    let name = std::fs::read_to_string("/proc/1/comm").unwrap_or_default();
-    let detail = if is_init() {
-        format!("PID 1 is systemd ({})", name.trim())
-    } else {
-        format!(
+    const PATH: &str = "/proc/1/comm";
+    let detail = match (is_init(), std::fs::read_to_string(PATH)) {
+        (true, Ok(name)) => format!("PID 1 is systemd ({})", name.trim()),
+        (true, Err(_)) => "PID 1 is systemd".to_owned(),
+        (false, Ok(name)) => format!(
             "PID 1 is {}, not systemd: a helper is started directly",
             name.trim()
-        )
+        ),
+        (false, Err(error)) => format!(
+            "PID 1 is not systemd (what it is cannot be told: read {PATH}: {error}): a helper is started directly"
+        ),
     };
     Check::new("init", None, detail)
 }
