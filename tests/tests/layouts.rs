@@ -1,5 +1,6 @@
 //! How cgroups are laid out, and containers as they are by default: which tier is used and what is said of it.
 
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -147,6 +148,52 @@ fn doctor_names_no_tier_where_nothing_can_be_started() {
             assert!(advice.contains("XDG_STATE_HOME"), "{advice}");
         }
         other => panic!("run answers {other}: {run:?}"),
+    }
+}
+
+/// Where it is known what keeps a leaf away, the advice ends that, and says nothing of services and containers.
+#[test]
+fn the_advice_goes_by_the_cause_where_that_is_known() {
+    require!(Cgroup2);
+    let advised = |change: &dyn Fn(&Sandbox, &mut Command)| {
+        let sandbox = Sandbox::new()?;
+        let mut command = sandbox.cgleaf(["doctor", "--json"]);
+        change(&sandbox, &mut command);
+        let answer = finish(command);
+        answer.expect(12);
+        let advice = answer.json()["result"]["advice"].clone();
+        Some(advice.as_str().expect("an advice").to_owned())
+    };
+    let no_cgroup = |_: &Sandbox, command: &mut Command| {
+        command.env("CGLEAF_SCOPE_DIR", "/tmp");
+    };
+    let limit = |sandbox: &Sandbox, _: &mut Command| {
+        std::fs::write(sandbox.scope().join("cgroup.max.descendants"), "0").expect("a limit");
+    };
+    let long_path = |sandbox: &Sandbox, command: &mut Command| {
+        command.env("XDG_RUNTIME_DIR", sandbox.other_runtime(&"x".repeat(90)));
+    };
+    let open_to_others = |sandbox: &Sandbox, _: &mut Command| {
+        let run = sandbox.runtime().join("cgleaf/run");
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&run)
+            .expect("make it");
+        std::fs::set_permissions(&run, std::fs::Permissions::from_mode(0o755)).expect("chmod");
+    };
+    let cases: [(&dyn Fn(&Sandbox, &mut Command), &str); 4] = [
+        (&no_cgroup, "unset CGLEAF_SCOPE_DIR"),
+        (&limit, "cgroup.max.descendants"),
+        (&long_path, "XDG_RUNTIME_DIR to a shorter path"),
+        (&open_to_others, "cgleaf/run`: others may use it"),
+    ];
+    for (change, words) in cases {
+        let Some(advice) = advised(change) else {
+            return;
+        };
+        assert!(advice.contains(words), "{words}: {advice}");
+        assert!(!advice.contains("Delegate=yes"), "{words}: {advice}");
     }
 }
 

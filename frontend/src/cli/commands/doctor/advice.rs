@@ -5,9 +5,38 @@ use std::path::{Path, PathBuf};
 use cgleaf_shared::cgroup::{CgroupPath, Layout, cgroup2_mounts, layout, own_mountinfo, own_path};
 use cgleaf_shared::id::Uid;
 
-use super::systemd;
+use super::super::super::context::Context;
+use super::cause::{Cause, open_to_others};
+use super::checks::all_namespaces_are_the_machines;
+use super::{guard, systemd};
 use crate::base::Base;
 use crate::error::{Code, Error};
+
+/// Whoever knows what was asked for, and where.
+pub(super) struct Advice<'a> {
+    pub(super) context: &'a Context,
+}
+
+impl Advice<'_> {
+    /// What lets `run` start a program at all, where it does not.
+    pub(super) fn to_run(&self, error: &Error) -> String {
+        if let Some(directory) = open_to_others(&self.context.base) {
+            return Cause::OpenToOthers(directory).advice();
+        }
+        to_run(error)
+    }
+
+    /// What gives a leaf, where there is none for this reason.
+    pub(super) fn to_have_leaves(&self, reason: &str) -> String {
+        let context = self.context;
+        let scope_dir = context.scope_dir.as_deref();
+        to_have_leaves(&Facts {
+            scope_dir: context.scope_dir.clone(),
+            cause: Cause::find(&context.base, scope_dir, reason),
+            ..Facts::of_this_place(context.socket.as_deref())
+        })
+    }
+}
 
 /// What of the surroundings decides how a leaf could be had.
 #[derive(Debug, Clone)]
@@ -22,10 +51,14 @@ pub(super) struct Facts {
     systemd: bool,
     user_manager: bool,
     socket_named: bool,
+    /// The scope directory that was named.
+    scope_dir: Option<PathBuf>,
+    /// What keeps a leaf away, where that is known.
+    cause: Option<Cause>,
 }
 
 impl Facts {
-    pub(super) fn of_this_place(named: Option<&Path>) -> Self {
+    fn of_this_place(named: Option<&Path>) -> Self {
         let mounts = own_mountinfo().unwrap_or_default();
         let first = cgroup2_mounts(&mounts).into_iter().next();
         let systemd = systemd::is_init();
@@ -40,6 +73,8 @@ impl Facts {
             systemd,
             user_manager: uid != Uid::ROOT && systemd::user_manager_socket(uid).exists(),
             socket_named: named.is_some() || variable,
+            scope_dir: None,
+            cause: None,
         }
     }
 
@@ -49,7 +84,8 @@ impl Facts {
     }
 }
 
-/// No kernel says so: a read-only cgroup2 is what container managers give, and the files and the variable are theirs.
+/// No kernel says so: a read-only cgroup2 is what container managers give, and the files and the variable are theirs. What an image
+/// has left behind on a machine makes none of it: no container has all of the machine's namespaces.
 fn is_container(read_only: bool) -> bool {
     let marks = [
         "/.dockerenv",
@@ -57,19 +93,20 @@ fn is_container(read_only: bool) -> bool {
         "/run/systemd/container",
     ];
     let variables = ["container", "KUBERNETES_SERVICE_HOST"];
-    read_only
-        || marks.iter().any(|mark| Path::new(mark).exists())
+    let is_marked = marks.iter().any(|mark| Path::new(mark).exists())
         || variables
             .iter()
-            .any(|name| std::env::var_os(name).is_some())
+            .any(|name| std::env::var_os(name).is_some());
+    read_only || (is_marked && !all_namespaces_are_the_machines())
 }
 
 /// What lets `run` start a program at all, where it does not.
-pub(super) fn to_run(error: &Error) -> String {
+fn to_run(error: &Error) -> String {
     match error.code() {
         Code::Storage => {
             "set XDG_RUNTIME_DIR, or XDG_STATE_HOME, to a directory of yours that can be written"
         }
+        _ if error.message().contains("SIGSYS") => guard::REMEDY,
         _ => {
             "what the kernel or the helper answered stands above; put that right and run `cgleaf doctor` again"
         }
@@ -78,10 +115,13 @@ pub(super) fn to_run(error: &Error) -> String {
 }
 
 /// What gives a leaf, where there is none.
-pub(super) fn to_have_leaves(facts: &Facts) -> String {
+fn to_have_leaves(facts: &Facts) -> String {
     if facts.socket_named {
         return "start a helper at the socket that --socket or CGLEAF_SOCKET names, or name none"
             .to_owned();
+    }
+    if let Some(cause) = &facts.cause {
+        return cause.advice();
     }
     if facts.container {
         return format!(
@@ -100,6 +140,9 @@ pub(super) fn to_have_leaves(facts: &Facts) -> String {
         }
         .to_owned();
     }
+    if let Some(directory) = &facts.scope_dir {
+        return in_the_named_one(facts.uid, directory);
+    }
     match (facts.systemd, facts.service()) {
         (true, Some(own)) => in_a_service(facts, own),
         (true, None) if !facts.user_manager && facts.uid != Uid::ROOT => {
@@ -110,6 +153,15 @@ pub(super) fn to_have_leaves(facts: &Facts) -> String {
         }
         (false, _) => beside_the_root(facts),
     }
+}
+
+/// It was named, so that nothing need be said of how to name one.
+fn in_the_named_one(uid: Uid, directory: &Path) -> String {
+    let directory = directory.display();
+    format!(
+        "what the helper answered of {directory} stands above; it must be this user's: `chown {uid} {directory} \
+         {directory}/cgroup.procs {directory}/cgroup.subtree_control`, as root; or unset CGLEAF_SCOPE_DIR"
+    )
 }
 
 /// A service that is not delegated, as a CI runner is: its cgroup is root's, and no user's manager may move anybody out.
@@ -160,6 +212,8 @@ mod tests {
             systemd: true,
             user_manager: false,
             socket_named: false,
+            scope_dir: None,
+            cause: None,
         }
     }
 
@@ -213,6 +267,24 @@ mod tests {
                     ..facts()
                 },
                 "--socket",
+            ),
+            (
+                Facts {
+                    own: service.clone(),
+                    user_manager: true,
+                    scope_dir: Some("/sys/fs/cgroup/x".into()),
+                    ..facts()
+                },
+                "chown 1000 /sys/fs/cgroup/x ",
+            ),
+            (
+                Facts {
+                    own: service,
+                    container: true,
+                    cause: Some(Cause::Limit),
+                    ..facts()
+                },
+                "raise that limit",
             ),
         ];
         for (facts, words) in cases {

@@ -66,13 +66,24 @@ fn kernel() -> Check {
     }
 }
 
-/// Which namespaces are not the machine's own: theirs have numbers that the kernel fixes (linux/proc_ns.h).
+/// The machine's own namespaces have numbers that the kernel fixes (linux/proc_ns.h).
+const OF_THE_MACHINE: [(&str, u64); 5] = [
+    ("cgroup", 0xEFFF_FFFB),
+    ("pid", 0xEFFF_FFFC),
+    ("user", 0xEFFF_FFFD),
+    ("uts", 0xEFFF_FFFE),
+    ("ipc", 0xEFFF_FFFF),
+];
+
+/// Whether none of them is another's. What cannot be read is not known to be the machine's.
+pub(super) fn all_namespaces_are_the_machines() -> bool {
+    OF_THE_MACHINE.iter().all(|(name, number)| {
+        std::fs::metadata(format!("/proc/self/ns/{name}")).is_ok_and(|stat| stat.ino() == *number)
+    })
+}
+
+/// Which namespaces are not the machine's own.
 fn namespaces() -> Check {
-    const OF_THE_MACHINE: [(&str, u64); 3] = [
-        ("cgroup", 0xEFFF_FFFB),
-        ("pid", 0xEFFF_FFFC),
-        ("user", 0xEFFF_FFFD),
-    ];
     let told: Vec<String> = OF_THE_MACHINE
         .iter()
         .map(

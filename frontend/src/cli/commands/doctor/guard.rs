@@ -11,9 +11,13 @@ use super::checks::Check;
 use crate::error::{Code, Error, Result};
 use crate::sys::{self, Change, Forked};
 
-/// What a killed call means, and what helps.
-pub(super) const KILLED: &str = "killed by SIGSYS: the system call filter around this process kills for a call that is needed; let \
-                                 it through, or have the filter answer an error instead (of a unit: SystemCallErrorNumber=EPERM)";
+/// What a killed call means.
+pub(super) const KILLED: &str =
+    "killed by SIGSYS: the system call filter around this process kills for a call that is needed";
+
+/// What helps.
+pub(super) const REMEDY: &str = "have the system call filter around this process let that call through, or answer an error instead of \
+                                 killing (of a unit: `SystemCallErrorNumber=EPERM`)";
 
 /// The check; where a filter kills for it, that.
 pub(super) fn guarded(name: &'static str, check: fn() -> Check) -> Check {

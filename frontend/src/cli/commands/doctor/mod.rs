@@ -1,6 +1,7 @@
 //! `cgleaf doctor`: tries what a session needs, and says which tier is to be had, why, and what would raise it.
 
 mod advice;
+mod cause;
 mod checks;
 mod guard;
 mod processes;
@@ -19,7 +20,7 @@ use crate::error::{Code, Result};
 use crate::ops::{Probe, probe_leaf};
 use crate::records::Tier;
 
-use advice::Facts;
+use advice::Advice;
 use checks::Check;
 
 /// Says what cgleaf can do here. 0 with the cgroup tier, 12 without it.
@@ -40,9 +41,7 @@ pub(super) fn run(context: &Context) -> Result<u8> {
     checks.extend(systemd::checks());
     checks.extend(processes::checks());
     checks.extend(helper.as_ref().map(checks::of_the_sandbox));
-    let verdict = Verdict::of(&probe, &trial, &|| {
-        advice::to_have_leaves(&Facts::of_this_place(context.socket.as_deref()))
-    });
+    let verdict = Verdict::of(&probe, &trial, &Advice { context });
     let result = json!({
         "tier": verdict.tier.map(Tier::name),
         "reason": verdict.reason,
@@ -78,11 +77,7 @@ struct Verdict {
 }
 
 impl Verdict {
-    fn of(
-        probe: &Result<Probe>,
-        trial: &Result<Tier>,
-        to_have_leaves: &dyn Fn() -> String,
-    ) -> Self {
+    fn of(probe: &Result<Probe>, trial: &Result<Tier>, advice: &Advice<'_>) -> Self {
         match (trial, probe) {
             (Ok(Tier::Cgroup), Ok(probe)) => Self {
                 tier: Some(Tier::Cgroup),
@@ -103,17 +98,17 @@ impl Verdict {
             (Ok(Tier::Group), Err(error)) => Self {
                 tier: Some(Tier::Group),
                 reason: error.message().to_owned(),
-                advice: Some(to_have_leaves()),
+                advice: Some(advice.to_have_leaves(error.message())),
             },
             (Ok(Tier::Group), Ok(_)) => Self {
                 tier: Some(Tier::Group),
                 reason: "an empty leaf could be had, and yet a program did not get one".to_owned(),
-                advice: Some(to_have_leaves()),
+                advice: Some(advice.to_have_leaves("")),
             },
             (Err(error), _) => Self {
                 tier: None,
                 reason: format!("no program is started here: {}", error.message()),
-                advice: Some(advice::to_run(error)),
+                advice: Some(advice.to_run(error)),
             },
         }
     }
