@@ -151,11 +151,14 @@ fn doctor_names_no_tier_where_nothing_can_be_started() {
     }
 }
 
+/// What is changed in a place, or for a command in it.
+type Change = dyn Fn(&Sandbox, &mut Command);
+
 /// Where it is known what keeps a leaf away, the advice ends that, and says nothing of services and containers.
 #[test]
 fn the_advice_goes_by_the_cause_where_that_is_known() {
     require!(Cgroup2);
-    let advised = |change: &dyn Fn(&Sandbox, &mut Command)| {
+    let advised = |change: &Change| {
         let sandbox = Sandbox::new()?;
         let mut command = sandbox.cgleaf(["doctor", "--json"]);
         change(&sandbox, &mut command);
@@ -182,7 +185,7 @@ fn the_advice_goes_by_the_cause_where_that_is_known() {
             .expect("make it");
         std::fs::set_permissions(&run, std::fs::Permissions::from_mode(0o755)).expect("chmod");
     };
-    let cases: [(&dyn Fn(&Sandbox, &mut Command), &str); 4] = [
+    let cases: [(&Change, &str); 4] = [
         (&no_cgroup, "unset CGLEAF_SCOPE_DIR"),
         (&limit, "cgroup.max.descendants"),
         (&long_path, "XDG_RUNTIME_DIR to a shorter path"),
