@@ -295,6 +295,21 @@ fn a_default_container_has_the_group_tier_and_says_so_once() {
     }
 }
 
+/// With a cgroup namespace of its own a container does not see where it is in the machine's tree: it is not served from there.
+#[test]
+fn a_container_with_a_namespace_of_its_own_keeps_out_of_the_machines_tree() {
+    require!(Cgroup2, Downloads);
+    let Some(image) = Image::new() else { return };
+    let options = [
+        "--cgroupns=private",
+        "-v",
+        "/sys/fs/cgroup:/sys/fs/cgroup:rw",
+    ];
+    let answer = finish(image.run(&options, &format!("cd /tmp && {LOOK}")));
+    is_group_tier(&answer);
+    assert!(answer.stdout.contains("has the root /.."), "{answer:?}");
+}
+
 /// B37: where the machine's whole tree can be written, nothing is written outside the container's own cgroup.
 #[test]
 fn a_container_that_may_write_everywhere_keeps_to_its_own_cgroup() {
