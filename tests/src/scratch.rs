@@ -227,3 +227,13 @@ impl Drop for Sleeper {
         let _ = self.0.wait();
     }
 }
+
+/// Copies a program so that it can be executed at once. Not by this process: what another thread starts just then would hold the
+/// copy open for writing for a moment (ETXTBSY, execve(2)).
+///
+/// # Panics
+/// If it cannot be copied.
+pub fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").args([from, to]).status();
+    assert!(copied.expect("run cp").success(), "{}", to.display());
+}

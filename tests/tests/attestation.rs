@@ -8,7 +8,7 @@ use std::process::Command;
 use cgleaf_shared::attestation::Attestation;
 use cgleaf_shared::cgroup::{CgroupPath, CgroupRoot};
 use cgleaf_shared::id::{BootId, BootTime, CgroupId, Nonce, SessionId, Uid};
-use cgleaf_tests::scratch::{Scratch, Sleeper};
+use cgleaf_tests::scratch::{Scratch, Sleeper, copy_program};
 
 /// A leaf with a member, made by hand as the helper makes one, and a directory for files.
 struct Case {
@@ -405,7 +405,7 @@ fn a_verifier_without_the_right_to_look_cannot_tell() {
     fs::set_permissions(case.leaf(), fs::Permissions::from_mode(0o700)).unwrap();
     fs::set_permissions(&case.files, fs::Permissions::from_mode(0o755)).unwrap();
     let readable = case.files.join("probe");
-    fs::copy(env!("CARGO_BIN_EXE_verify-probe"), &readable).unwrap();
+    copy_program(Path::new(env!("CARGO_BIN_EXE_verify-probe")), &readable);
     let file = case.files.join("attestation.json");
     fs::write(&file, serde_json::to_vec(&case.attestation).unwrap()).unwrap();
     let output = Command::new("setpriv")

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cgleaf_shared::process::Pid;
 use cgleaf_shared::wire::{RefusalCode, Reply, Request, Target};
@@ -18,6 +19,7 @@ struct Ground {
     unit: Option<Unit>,
     scratch: Scratch,
     directory: PathBuf,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Ground {
@@ -26,6 +28,9 @@ impl Ground {
             skip("the helper's tests need root");
             return None;
         }
+        // A node service that starts looks for containers' sessions on the whole machine, and takes away what is empty.
+        static TURN: Mutex<()> = Mutex::new(());
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let directory = std::env::temp_dir().join(format!(
             "cgleaf-m{}-{}-{name}",
@@ -37,6 +42,7 @@ impl Ground {
             unit: None,
             scratch: Scratch::new(0)?,
             directory,
+            _turn: turn,
         })
     }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use cgleaf_tests::frontend::{Sandbox, collect, finish};
-use cgleaf_tests::scratch::wait_until;
+use cgleaf_tests::scratch::{copy_program, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -182,7 +182,7 @@ fn the_frontend_alone_is_enough() {
         return;
     };
     let alone = sandbox.other_runtime("alone").join("cgleaf");
-    fs::copy(sandbox.program(), &alone).expect("copy it");
+    copy_program(&sandbox.program(), &alone);
     let mut command = sandbox.command(&alone);
     command.args(["run", "--", "sh", "-c", "grep 0:: /proc/self/cgroup"]);
     let answer = finish(command);
