@@ -3,7 +3,7 @@
 
 use cgleaf_shared::attestation::{Verdict, verify};
 use cgleaf_shared::cgroup::{CgroupDir, CgroupPath, attributes};
-use cgleaf_shared::id::SessionId;
+use cgleaf_shared::id::{SessionId, Uid};
 use cgleaf_shared::wire::{Refusal, RefusalCode, Target};
 
 use crate::connection::ConnectionId;
@@ -32,12 +32,13 @@ pub(crate) fn caller<'a>(
     connection: ConnectionId,
     peer: &'a Peer,
 ) -> Result<Caller<'a>, Refusal> {
-    let (look, inside) = look_and_surroundings(state, peer)?;
+    let (look, around) = look_and_surroundings(state, peer)?;
     let facts = Facts {
         uid: peer.uid,
         cgroup: look.cgroup.clone(),
         deeper: look.depth > state.context.depth,
-        inside,
+        container_is_genuine: around.container_is_genuine,
+        inside: around.leaf,
     };
     Ok(Caller {
         connection,
@@ -49,20 +50,54 @@ pub(crate) fn caller<'a>(
     })
 }
 
+/// What is found above a caller's cgroup.
+struct Around {
+    leaf: Option<Inside>,
+    container_is_genuine: bool,
+}
+
 /// It may move between the look at its cgroup and the walk above it; then it is looked at again.
-fn look_and_surroundings(state: &State, peer: &Peer) -> Result<(Look, Option<Inside>), Refusal> {
+fn look_and_surroundings(state: &State, peer: &Peer) -> Result<(Look, Around), Refusal> {
     const TRIES: usize = 4;
     for _ in 1..TRIES {
         let look = peer.look(&state.context.proc)?;
-        match leaf_around(state, &look.cgroup) {
-            Ok(inside) => return Ok((look, inside)),
+        match around(state, &look.cgroup) {
+            Ok(around) => return Ok((look, around)),
             Err(error) if error.is_gone() => {}
             Err(error) => return Err(refuse::failed(&error)),
         }
     }
     let look = peer.look(&state.context.proc)?;
-    let inside = leaf_around(state, &look.cgroup).map_err(|error| refuse::failed(&error))?;
-    Ok((look, inside))
+    let around = around(state, &look.cgroup).map_err(|error| refuse::failed(&error))?;
+    Ok((look, around))
+}
+
+fn around(state: &State, cgroup: &CgroupPath) -> Result<Around, cgleaf_shared::IoError> {
+    Ok(Around {
+        leaf: leaf_around(state, cgroup)?,
+        container_is_genuine: container_is_genuine(state, cgroup)?,
+    })
+}
+
+/// Whether the cgroup of a container around this one, if its name says that it is one, was made by somebody who may: whoever has
+/// a part of the tree gives what he makes there any name. So nothing above it may belong to anybody but root, or the user whom
+/// the helper serves.
+fn container_is_genuine(
+    state: &State,
+    cgroup: &CgroupPath,
+) -> Result<bool, cgleaf_shared::IoError> {
+    let Some(container) = place::container_root(&state.context.rules.container_roots, cgroup)
+    else {
+        return Ok(true);
+    };
+    let trusted = [Uid::ROOT, state.context.rules.uid];
+    for above in container.ancestors().skip(1) {
+        let (owner, mode) = state.context.root.open_path(&above)?.owner_and_mode()?;
+        if !trusted.contains(&owner) || mode & 0o022 != 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The innermost leaf around a cgroup, that cgroup itself included: the nearest ancestor with a session attribute.

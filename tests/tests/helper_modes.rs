@@ -279,6 +279,37 @@ fn the_node_service_serves_containers_in_place_each_by_itself() {
     assert_eq!(root.list().len(), 2, "found again in their containers");
 }
 
+/// Whoever has a part of the tree gives what he makes there any name.
+#[test]
+fn no_user_makes_a_container_by_its_name() {
+    let Some(mut ground) = Ground::new("named") else {
+        return;
+    };
+    ground.start("cgleaf-helper-node.service", 0, &["--mode", "node-service"]);
+    for path in [&ground.directory, &ground.socket()] {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    let delegated = ground.cgroup("user@1000.service");
+    std::os::unix::fs::chown(&delegated, Some(1000), Some(1000)).unwrap();
+    let open = ground.cgroup("open.slice");
+    fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    for above in [
+        "user@1000.service",
+        "user@1000.service/app.slice",
+        "open.slice",
+    ] {
+        for name in [
+            "docker-1111.scope",
+            "libpod-1111.scope",
+            "kubepods/pod1/1111",
+        ] {
+            let named = format!("{above}/{name}");
+            let mut user = ground.client(&named, 1000, &[], &["enrol=s"]);
+            assert_eq!(user.line(), "refused PlaceNotServed", "{named}");
+        }
+    }
+}
+
 /// In a container the numbers are the container's: the leader is named by its own, and members are told with both.
 #[test]
 fn a_container_with_its_own_pids_is_served_by_its_own_numbers() {

@@ -27,6 +27,8 @@ pub(crate) struct Facts {
     pub(crate) cgroup: CgroupPath,
     /// Whether its pid namespace lies deeper than the helper's.
     pub(crate) deeper: bool,
+    /// Whether a container around it, by the names of its cgroups, is one: nobody else may make cgroups there.
+    pub(crate) container_is_genuine: bool,
     /// The innermost leaf around it.
     pub(crate) inside: Option<Inside>,
 }
@@ -147,6 +149,9 @@ fn served_container(facts: &Facts, rules: &Rules) -> Result<Option<CgroupPath>, 
         Some(root) if rules.own_cgroup.is_within(&root) => {
             not_served(format!("the container root {root} holds the helper itself"))
         }
+        Some(root) if !facts.container_is_genuine => not_served(format!(
+            "{root} has the name of a container, and lies in a cgroup where others than root may make what they like"
+        )),
         other => Ok(other),
     }
 }
@@ -236,6 +241,7 @@ mod tests {
             uid: Uid(uid),
             cgroup: path(cgroup),
             deeper: false,
+            container_is_genuine: true,
             inside: None,
         }
     }

@@ -140,6 +140,8 @@ fn adoptable(state: &State, caller: &Caller<'_>, pidfd: &Pidfd, pid: Pid) -> Res
         uid: caller.facts.uid,
         cgroup: look.cgroup.clone(),
         deeper: false,
+        // Nobody is adopted in a container.
+        container_is_genuine: false,
         inside: authorise::leaf_around(state, &look.cgroup)
             .map_err(|error| refuse::failed(&error))?,
     };
