@@ -42,6 +42,9 @@ pub(crate) struct Look {
     pub(crate) inner: Pid,
     /// Its parent.
     pub(crate) parent: Option<Pid>,
+    /// Whether its main thread has ended, of which alone /proc tells. That one stays where it was when the others are moved
+    /// (cgroups(7)): its cgroup says nothing of theirs, and neither cgroup.procs nor cgroup.kill finds them where they come to.
+    pub(crate) is_headless: bool,
 }
 
 fn unproven<T>(why: impl std::fmt::Display) -> Result<T, Refusal> {
@@ -90,10 +93,12 @@ impl Peer {
     /// Reads what counts, and makes sure that it was this process that it was read of.
     pub(crate) fn look(&self, proc: &Proc) -> Result<Look, Refusal> {
         let look = look(proc, self.pid)?;
-        if self.is_alive(proc) {
-            Ok(look)
-        } else {
+        if !self.is_alive(proc) {
             unproven("it has ended")
+        } else if look.is_headless {
+            unproven("its main thread has ended, and where its other threads are cannot be told")
+        } else {
+            Ok(look)
         }
     }
 }
@@ -118,6 +123,7 @@ pub(crate) fn look(proc: &Proc, pid: Pid) -> Result<Look, Refusal> {
         process: stat.id,
         inner: status.ns_pids.last().copied().unwrap_or(pid),
         parent: stat.parent,
+        is_headless: stat.state == State::Zombie,
     })
 }
 

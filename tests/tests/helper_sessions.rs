@@ -329,3 +329,13 @@ fn status_tells_and_stop_waits_for_the_last_session() {
     assert!(cgleaf_tests::frontend::wait_for(&mut helper).success());
     assert!(!lair.socket().exists());
 }
+
+/// cgroup.procs moves the threads that live. The main one, which has ended, stays; the leaf would then show nobody, and
+/// cgroup.kill miss them.
+#[test]
+fn a_process_whose_main_thread_has_ended_is_not_moved() {
+    let Some(lair) = Lair::new(0) else { return };
+    let mut program = lair.enrolled(&["headless", "enrol=s"]);
+    assert_eq!(program.line(), "refused IdentityUnproven");
+    assert_eq!(lair.cgroups(), ["helper"]);
+}

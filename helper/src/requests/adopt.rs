@@ -123,6 +123,9 @@ fn adoptable(state: &State, caller: &Caller<'_>, pidfd: &Pidfd, pid: Pid) -> Res
     if !pidfd.is_alive().unwrap_or(false) {
         return not_adoptable(pid, "it has ended");
     }
+    if look.is_headless {
+        return not_adoptable(pid, "its main thread has ended");
+    }
     // A pidfd can hold a thread (PIDFD_THREAD, 6.9), and to move that is to move its whole process, which was not looked at.
     if status.tgid != pid {
         return not_adoptable(pid, &format!("it is a thread of process {}", status.tgid));

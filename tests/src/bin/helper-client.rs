@@ -15,15 +15,17 @@
 //!     crowd=N             N more connections that say Hello, kept; says how many were let in
 //!     silent=N            N more connections that say nothing, kept
 //!     fork                a child that sleeps too
+//!     headless            the main thread ends, and another one goes on
 //!     exit                ends here
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::process::ExitCode;
 
-use cgleaf_shared::process::{Pid, Pidfd};
+use cgleaf_shared::process::{Pid, Pidfd, Proc, State};
 use cgleaf_shared::wire::{self, FreezeFlag, Reply, Request, Target};
 use cgleaf_tests::helper::{Client, session};
+use cgleaf_tests::scratch::wait_until;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -45,14 +47,27 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    for word in arguments {
+    act_on(client, &socket, arguments.collect())
+}
+
+fn act_on(client: Client, socket: &str, words: Vec<String>) -> ExitCode {
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
         if let Some(word) = word.strip_prefix("inherit=") {
             return leave_to_a_child(&client, word);
         }
         if word == "exit" {
             return ExitCode::SUCCESS;
         }
-        let line = act(&client, Path::new(&socket), &word);
+        if word == "headless" {
+            let socket = socket.to_owned();
+            std::thread::spawn(move || {
+                wait_until("the main thread's end", main_has_ended);
+                act_on(client, &socket, words.collect())
+            });
+            cgleaf_tests::sys::end_this_thread();
+        }
+        let line = act(&client, Path::new(socket), &word);
         println!("{line}");
         if line.starts_with("unreachable") {
             return ExitCode::FAILURE;
@@ -61,6 +76,11 @@ fn main() -> ExitCode {
     loop {
         std::thread::sleep(std::time::Duration::from_secs(3600));
     }
+}
+
+fn main_has_ended() -> bool {
+    let stat = Proc::system().and_then(|proc| proc.process(Pid::own())?.stat());
+    stat.is_ok_and(|stat| stat.state == State::Zombie)
 }
 
 /// Starts this program again, on a connection that is then nobody's but its own, and ends.
