@@ -293,16 +293,14 @@ impl AsFd for PrivateDir {
 }
 
 /// Whether a temporary file was made at least `age` before `now`, by what its name says after the beginning. One that says
-/// nothing readable, or a time that is yet to come, is of an earlier boot, or nobody's.
+/// nothing readable, or a time that is as far to come, is of an earlier boot, or nobody's. One made since `now` was asked for is
+/// somebody's who is just writing.
 fn is_older(rest: &str, age: Duration, now: BootTime) -> bool {
     let made = rest
         .split('-')
         .next()
         .and_then(|made| made.parse::<u64>().ok());
-    match made {
-        Some(made) if made <= now.0 => Duration::from_nanos(now.0 - made) >= age,
-        _ => true,
-    }
+    made.is_none_or(|made| Duration::from_nanos(made.abs_diff(now.0)) >= age)
 }
 
 /// Refuses a directory of another user, or one that others may enter.
@@ -361,7 +359,8 @@ mod tests {
         assert!(!old("999999999999-00ff"));
         assert!(!old("400000000001-00ff"));
         assert!(old("400000000000-00ff"));
-        assert!(old("1000000000001-00ff"), "it is of an earlier boot");
+        assert!(!old("1000000000001-00ff"), "somebody is just writing it");
+        assert!(old("1600000000000-00ff"), "it is of an earlier boot");
         assert!(old("00ff") && old(""), "nobody writes such a one");
     }
 }
