@@ -1,9 +1,8 @@
 //! The lock-down tried in a child first, where a filter around the helper may kill for one of its calls: a helper that is killed
 //! can say nothing of it.
 
-use std::io::{BufRead, BufReader};
-
 use anyhow::{Context as _, Result, bail};
+use cgleaf_shared::process::Proc;
 use nix::errno::Errno;
 use nix::sys::prctl::set_dumpable;
 use nix::sys::signal::Signal;
@@ -14,8 +13,8 @@ use crate::sandbox::{self, LockDown};
 use crate::sys::fork::fork_single_threaded;
 
 /// Fails where the lock-down would be the helper's end. Whatever else comes of it, the lock-down itself will tell.
-pub(crate) fn lock_down(plan: &LockDown<'_>) -> Result<()> {
-    if !is_filtered() {
+pub(crate) fn lock_down(plan: &LockDown<'_>, proc: &Proc) -> Result<()> {
+    if !is_filtered(proc) {
         return Ok(());
     }
     match fork_single_threaded().context("fork, to try the lock-down in a child")? {
@@ -39,13 +38,9 @@ pub(crate) fn lock_down(plan: &LockDown<'_>) -> Result<()> {
 }
 
 /// Whether there is a filter (`Seccomp: 2`, proc_pid_status(5)). What cannot be read is found out by the lock-down.
-fn is_filtered() -> bool {
-    std::fs::File::open("/proc/self/status").is_ok_and(|file| {
-        BufReader::new(file)
-            .lines()
-            .map_while(std::result::Result::ok)
-            .any(|line| line.strip_prefix("Seccomp:").map(str::trim) == Some("2"))
-    })
+fn is_filtered(proc: &Proc) -> bool {
+    let status = proc.own().and_then(|own| own.status());
+    status.is_ok_and(|status| status.seccomp == Some(2))
 }
 
 /// The signal that ended the child, if one did.

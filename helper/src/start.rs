@@ -89,7 +89,7 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     let notify = Notify::connect()?;
     let endpoints = Endpoints::new(listeners, notify)?;
 
-    let enforced = lock_down(options, &ground.root, &scopes, &endpoints)?;
+    let enforced = lock_down(options, &ground, &scopes, &endpoints)?;
     log::line(format_args!("{enforced}"));
     let context = context(options, ground, scopes, &endpoints, &enforced)?;
     run(options, context, endpoints, client)
@@ -152,7 +152,7 @@ fn own_proc() -> Result<Proc> {
 
 fn lock_down(
     options: &Options,
-    root: &CgroupRoot,
+    ground: &Ground,
     scopes: &[Scope],
     endpoints: &Endpoints,
 ) -> Result<Enforced> {
@@ -160,7 +160,7 @@ fn lock_down(
     let in_place = options.mode == Mode::NodeService || !options.container_roots.is_empty();
     let plan = LockDown {
         scope_dirs: &dirs,
-        cgroup_mount: root.dir().as_fd(),
+        cgroup_mount: ground.root.dir().as_fd(),
         socket_dir: endpoints.socket_dir(),
         reach: if in_place {
             Reach::CgroupMount
@@ -169,7 +169,7 @@ fn lock_down(
         },
         require: options.require_sandbox || options.mode.is_root_mode(),
     };
-    rehearse::lock_down(&plan)?;
+    rehearse::lock_down(&plan, &ground.proc)?;
     Ok(sandbox::lock_down(&plan)?)
 }
 

@@ -3,80 +3,14 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cgleaf_shared::process::Pid;
 use cgleaf_shared::wire::{RefusalCode, Reply, Request, Target};
 use cgleaf_tests::frontend::wait_for;
-use cgleaf_tests::helper::{Enrolled, Lair, Unit, client_in, client_program, session};
-use cgleaf_tests::scratch::{Scratch, Sleeper, skip, wait_until};
-
-/// A tree of cgroups and a helper of a root mode in it.
-struct Ground {
-    unit: Option<Unit>,
-    scratch: Scratch,
-    directory: PathBuf,
-    _turn: MutexGuard<'static, ()>,
-}
-
-impl Ground {
-    fn new(name: &str) -> Option<Self> {
-        if !nix::unistd::geteuid().is_root() {
-            skip("the helper's tests need root");
-            return None;
-        }
-        // A node service that starts looks for containers' sessions on the whole machine, and takes away what is empty.
-        static TURN: Mutex<()> = Mutex::new(());
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let directory = std::env::temp_dir().join(format!(
-            "cgleaf-m{}-{}-{name}",
-            cgleaf_tests::scratch::tag(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        ));
-        fs::create_dir(&directory).unwrap();
-        Some(Self {
-            unit: None,
-            scratch: Scratch::new(0)?,
-            directory,
-            _turn: turn,
-        })
-    }
-
-    fn cgroup(&self, path: &str) -> PathBuf {
-        let path = self.scratch.path().join(path);
-        fs::create_dir_all(&path).unwrap();
-        path
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.directory.join("helper.sock")
-    }
-
-    fn start(&mut self, cgroup: &str, owner: u32, arguments: &[&str]) -> &mut Unit {
-        let cgroup = self.cgroup(cgroup);
-        let unit = Unit::start(&cgroup, &self.socket(), owner, arguments, None);
-        drop(unit.client());
-        self.unit.insert(unit)
-    }
-
-    fn client(&self, cgroup: &str, uid: u32, before: &[&str], words: &[&str]) -> Enrolled {
-        client_in(&self.cgroup(cgroup), uid, before, &self.socket(), words)
-    }
-}
-
-impl Drop for Ground {
-    fn drop(&mut self) {
-        if let Some(unit) = &self.unit {
-            eprintln!("{}", unit.said());
-        }
-        self.unit = None;
-        let _ = fs::remove_dir_all(&self.directory);
-    }
-}
+use cgleaf_tests::helper::{Enrolled, Ground, Lair, client_in, client_program, session};
+use cgleaf_tests::scratch::{Sleeper, wait_until};
 
 const SLICE: &str = "user.slice/user-1000.slice";
 const SERVICE: &str = "user.slice/user-1000.slice/cgleaf-helper@1000.service";

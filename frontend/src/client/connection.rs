@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cgleaf_shared::id::Uid;
 use cgleaf_shared::wire::{self, Hello, PROTOCOL, Reply, Request, Welcome};
@@ -14,38 +14,12 @@ use nix::sys::socket::{
 };
 use nix::sys::time::{TimeSpec, TimeVal};
 
+use super::deadline::Deadline;
 use super::errors::{has_ended, is_known, mute, refused};
 use super::interest::{self, Ready};
 use super::patience;
 use crate::error::{Code, Error, OrCode, Result};
 use crate::operations;
-
-/// A point in time after which a client gives up.
-#[derive(Debug, Clone, Copy)]
-pub struct Deadline(Instant);
-
-impl Deadline {
-    /// How long an ordinary request may take. A loaded machine makes a 20 ms step of anything.
-    pub const REQUEST: Duration = Duration::from_secs(20);
-
-    /// That far from now.
-    pub fn after(time: Duration) -> Self {
-        Self(Instant::now() + time)
-    }
-
-    /// The earlier of the two.
-    #[must_use]
-    pub fn earlier(self, other: Self) -> Self {
-        Self(self.0.min(other.0))
-    }
-
-    /// What is left; `None` when it is over.
-    pub fn left(self) -> Option<Duration> {
-        self.0
-            .checked_duration_since(Instant::now())
-            .filter(|left| !left.is_zero())
-    }
-}
 
 /// A connected helper.
 #[derive(Debug)]

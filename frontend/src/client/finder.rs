@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use cgleaf_shared::wire::{Reply, Request};
 
-use super::{Client, connection};
+use super::{Client, Deadline};
 use crate::base::Base;
 use crate::error::{Code, Error, Result};
 
@@ -122,7 +122,7 @@ pub fn open(socket: &Path) -> Result<Client> {
     let (reply, _) = client.call_full(
         &Request::List { after: None },
         None,
-        connection::Deadline::after(connection::Deadline::REQUEST),
+        Deadline::after(Deadline::REQUEST),
     )?;
     match reply {
         Reply::Sessions { .. } => Ok(client),

@@ -1,6 +1,7 @@
 //! A connection to a helper.
 
 mod connection;
+mod deadline;
 mod errors;
 mod finder;
 pub(crate) mod interest;
@@ -8,7 +9,8 @@ mod patience;
 mod unreachable;
 mod wait;
 
-pub use connection::{Client, Deadline};
+pub use connection::Client;
+pub use deadline::Deadline;
 pub(crate) use errors::{has_ended, refused};
 pub(crate) use finder::is_absent;
 pub use finder::{Looked, find, find_all, open, places};

@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use cgleaf_shared::process::liveness::running_threads;
-use cgleaf_shared::process::{Proc, ProcView, ProcessId, Stat};
+use cgleaf_shared::process::{Proc, ProcessId, Stat};
 
 use super::identity::GroupIdentity;
 use super::monitor::NAME;
@@ -13,7 +13,7 @@ use super::monitor::NAME;
 /// What the kernel says against a record of this boot and this pid namespace, if it says something. Processes that have ended
 /// say nothing, and a /proc that numbers them in another way says it of others.
 pub(crate) fn contradiction(proc: &Proc, identity: &GroupIdentity) -> Option<String> {
-    if !matches!(proc.view(), Ok(ProcView::Own)) {
+    if !proc.is_own() {
         return None;
     }
     another_setsids_leader(proc, identity)

@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use cgleaf_shared::process::{Pid, Proc, ProcView, ReadError};
+use cgleaf_shared::process::{Pid, Proc, ReadError};
 use nix::fcntl::OFlag;
 use nix::sys::prctl::{set_child_subreaper, set_name};
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
@@ -153,8 +153,7 @@ fn record(
     monitor: Pid,
 ) -> Result<GroupIdentity, ReadError> {
     // In a /proc of another pid namespace these numbers are others'.
-    let is_own = matches!(proc.view(), Ok(ProcView::Own));
-    let shown = |pid| is_own.then(|| proc.process(pid).ok()).flatten();
+    let shown = |pid| proc.is_own().then(|| proc.process(pid).ok()).flatten();
     let monitor = shown(monitor)
         .and_then(|process| process.stat().ok())
         .map(|stat| stat.id);

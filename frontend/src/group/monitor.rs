@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use cgleaf_shared::process::{Pid, Proc, ProcView, ProcessId};
+use cgleaf_shared::process::{Pid, Proc, ProcessId};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -275,7 +275,5 @@ fn readable(fds: &[BorrowedFd<'_>], limit: Option<Duration>) {
 
 /// A /proc whose numbers are ours: without it nobody but the leader can be found.
 fn own_proc() -> Option<Proc> {
-    Proc::system()
-        .ok()
-        .filter(|proc| matches!(proc.view(), Ok(ProcView::Own)))
+    Proc::system().ok().filter(Proc::is_own)
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use cgleaf_shared::process::files::environ_value;
 use cgleaf_shared::process::liveness::{self, GroupProbe, running_threads};
-use cgleaf_shared::process::{Autogroup, Pid, Proc, ProcView, ProcessDir, ReadError, Stat, State};
+use cgleaf_shared::process::{Autogroup, Pid, Proc, ProcessDir, ReadError, Stat, State};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 
@@ -42,7 +42,7 @@ impl<'a> ProcfsKernel<'a> {
         timeout: Duration,
     ) -> Option<ProcfsKernel<'a>> {
         let group = identity.pgid.filter(|group| group.may_be_signalled())?;
-        let own_proc = matches!(proc.view(), Ok(ProcView::Own));
+        let own_proc = proc.is_own();
         Some(ProcfsKernel {
             proc,
             identity,

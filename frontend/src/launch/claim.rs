@@ -298,12 +298,11 @@ impl Claim {
         let session = &self.record.session;
         self.release_name();
         let Some(store) = &self.store else { return };
-        let ours = matches!(store.read(session), Ok(Some(Found::Record(record)))
-            if [&self.claimant, &self.record.maker].contains(&&record.maker)
-                && record.phase <= Phase::Running);
-        if ours {
-            let _ = store.forget(session);
-        }
+        // What cannot be removed now goes with gc.
+        let _ = store.forget_if(session, |record| {
+            [&self.claimant, &self.record.maker].contains(&&record.maker)
+                && record.phase <= Phase::Running
+        });
     }
 }
 

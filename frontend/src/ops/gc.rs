@@ -312,7 +312,7 @@ fn standing<'r>(store: &Store, record: &'r Record) -> std::result::Result<&'r Re
 /// Removes the record that was judged, and what goes with it; whether it was still that.
 fn forget(reach: &Reach, store: &Store, record: &Record) -> Result<bool> {
     let id = &record.session;
-    if !store.forget_judged(record)? {
+    if !store.forget_if(id, |now| now.is_still(record))? {
         return Ok(false);
     }
     if let Some(name) = &record.name

@@ -234,6 +234,11 @@ impl Record {
             unknown: Map::new(),
         })
     }
+
+    /// Whether it is that session's record, in that hand, and no further than it was read before.
+    pub fn is_still(&self, read: &Self) -> bool {
+        (self.created, self.maker, self.phase) == (read.created, read.maker, read.phase)
+    }
 }
 
 #[cfg(test)]

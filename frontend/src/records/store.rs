@@ -166,27 +166,33 @@ impl Store {
             .or_code(Code::Storage)
     }
 
-    /// Removes a record, and the log whose place cgleaf chose with it, if that is still how it stands there; whether it was.
+    /// Removes a record, and with it the log whose place cgleaf chose, if it is the one that is meant as it stands there now; whether
+    /// it was.
     ///
     /// # Errors
     /// STORAGE.
-    pub fn forget_judged(&self, judged: &Record) -> Result<bool> {
+    pub fn forget_if(
+        &self,
+        session: &SessionId,
+        is_meant: impl FnOnce(&Record) -> bool,
+    ) -> Result<bool> {
+        // Between the reading and the removal nobody else's phase may be lost.
         let _turn = self.dir.take_turn();
-        let id = &judged.session;
-        if !self.stands(judged) {
-            return Ok(false);
+        match self.read(session)? {
+            Some(Found::Record(now)) if is_meant(&now) => {
+                // A log that a user named is the user's.
+                if now.log.as_ref() == Some(&self.log_of(session)) {
+                    self.remove_log(session)?;
+                }
+                self.forget(session).map(|()| true)
+            }
+            _ => Ok(false),
         }
-        // A log that a user named is the user's.
-        if judged.log.as_ref() == Some(&self.log_of(id)) {
-            self.remove_log(id)?;
-        }
-        self.forget(id).map(|()| true)
     }
 
     /// Whether a record that was read is still the one that stands there: that session's, and no further.
     pub fn stands(&self, read: &Record) -> bool {
-        matches!(self.read(&read.session), Ok(Some(Found::Record(now)))
-            if now.created == read.created && now.maker == read.maker && now.phase == read.phase)
+        matches!(self.read(&read.session), Ok(Some(Found::Record(now))) if now.is_still(read))
     }
 
     /// Lays a tombstone: the id must not start any more. That it lies there already is fine.

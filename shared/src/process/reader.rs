@@ -126,6 +126,11 @@ impl Proc {
         Ok(*self.view.get_or_init(|| view))
     }
 
+    /// Whether its numbers are certainly those that kill(2) takes.
+    pub fn is_own(&self) -> bool {
+        matches!(self.view(), Ok(ProcView::Own))
+    }
+
     fn read_view(&self) -> Result<ProcView, ReadError> {
         let path = self.path.join("self/status");
         let text = match read_at(&self.root, Path::new("self/status"), &path) {

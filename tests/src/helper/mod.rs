@@ -2,11 +2,13 @@
 
 mod client;
 mod enrolled;
+mod ground;
 pub mod hostile;
 mod lair;
 mod unit;
 
 pub use client::{Client, session};
 pub use enrolled::{Enrolled, client_in, client_program};
+pub use ground::Ground;
 pub use lair::{Lair, Other};
 pub use unit::Unit;
