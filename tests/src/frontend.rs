@@ -320,10 +320,27 @@ impl Sandbox {
     pub fn record_files(&self) -> Vec<String> {
         names(&self.sessions())
     }
+
+    /// Ends what a failed test has left of its sessions in the group tier, which no scope takes with it.
+    fn end_what_no_leaf_holds(&self) {
+        let files = self.record_files();
+        let sessions = files.iter().filter_map(|file| file.strip_suffix(".json"));
+        for session in sessions {
+            let mut destroy =
+                self.cgleaf(["destroy", "--strays", "kill", "--timeout", "10s", session]);
+            destroy.stdout(Stdio::null()).stderr(Stdio::null());
+            if let Ok(mut child) = destroy.spawn() {
+                let _ = child.wait();
+            }
+        }
+    }
 }
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.end_what_no_leaf_holds();
+        }
         // The scope is dropped after this and takes the helper and every session with it.
         let _ = fs::remove_dir_all(&self.runtime);
     }
