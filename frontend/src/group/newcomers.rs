@@ -14,6 +14,9 @@ use super::members::{Member, see};
 /// How long all looks together may read: where others make processes faster than this reads them it would go on for ever.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// So many are read however long it takes: on a machine that hardly lets this run, time says nothing of who is faster.
+const AT_LEAST: usize = 5_000;
+
 /// A fork is given its number some time before it can be seen, and a busy machine may stop it in between. So many numbers are
 /// read once more: before the first, whose processes a listing may have missed, and at the end.
 const UNDER_WAY: u16 = 64;
@@ -33,6 +36,7 @@ pub(super) enum Followed {
 #[derive(Debug)]
 pub(super) struct Newcomers {
     until: Instant,
+    read: usize,
     last: Option<Pid>,
     /// Those behind which nobody was found: they have ended, or a fork has not come so far that they can be seen.
     absent: Vec<Pid>,
@@ -43,6 +47,7 @@ impl Newcomers {
     pub(super) fn new() -> Self {
         Self {
             until: Instant::now() + PATIENCE,
+            read: 0,
             last: None,
             absent: Vec::new(),
         }
@@ -82,9 +87,10 @@ impl Newcomers {
                 );
             }
             for pid in given_between(last, newest, end) {
-                if Instant::now() >= self.until {
+                if self.read >= AT_LEAST && Instant::now() >= self.until {
                     return Ok(Followed::TooMany);
                 }
+                self.read += 1;
                 match see(proc, pid, identity) {
                     Ok(Some(member)) => return Ok(Followed::Found(Box::new(member))),
                     Ok(None) => {}
@@ -115,6 +121,36 @@ fn given_between(last: Pid, newest: Pid, end: Pid) -> impl Iterator<Item = Pid> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A session that has no process.
+    fn of_nobody(proc: &Proc) -> GroupIdentity {
+        GroupIdentity {
+            pid: Pid::own(),
+            start: None,
+            pgid: None,
+            sid: None,
+            autogroup: None,
+            boot_id: proc.boot_id().expect("a boot id"),
+            pid_ns: None,
+            mark: "nobody".to_owned(),
+            monitor: None,
+        }
+    }
+
+    #[test]
+    fn one_that_was_kept_waiting_reads_all_the_same() {
+        let proc = Proc::system().expect("/proc");
+        let identity = of_nobody(&proc);
+        let mut newcomers = Newcomers::new();
+        newcomers.until = Instant::now();
+        newcomers.begin(&proc).expect("the newest number");
+        let followed = newcomers.follow(&proc, &identity).expect("all were read");
+        assert_eq!(followed, Followed::Nobody);
+        newcomers.read = AT_LEAST;
+        newcomers.begin(&proc).expect("the newest number");
+        let followed = newcomers.follow(&proc, &identity).expect("some were read");
+        assert_eq!(followed, Followed::TooMany);
+    }
 
     #[test]
     fn numbers_begin_anew_at_the_end() {
