@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use cgleaf_tests::frontend::{Sandbox, collect, finish, wait_for};
-use cgleaf_tests::scratch::wait_until;
+use cgleaf_tests::scratch::{skip, wait_until};
 use cgleaf_tests::terminal::Terminal;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -319,6 +319,23 @@ fn a_killed_monitor_is_told_of_and_nothing_goes_on_unkept() {
     }
     let told = "monitor of session s was killed by somebody else";
     assert!(answer.stderr.contains(told), "{answer:?}");
+}
+
+/// Whoever ends just behind a look at the children is seen all the same. strace(1) holds the monitor there.
+#[test]
+fn an_end_behind_the_look_at_the_children_is_seen() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    if sandbox.command("strace").arg("-V").output().is_err() {
+        return skip("strace is not installed");
+    }
+    let mut command = sandbox.command("strace");
+    command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=wait4"]);
+    command.args(["-e", "inject=wait4:delay_exit=800000"]);
+    command.arg(sandbox.program());
+    command.args(with_tier("run", &["--", "sleep", ".3"]));
+    finish(command).expect(0);
 }
 
 #[test]

@@ -92,10 +92,12 @@ impl Monitor<'_> {
     /// Serves until nothing of the session is left.
     pub(super) fn run(mut self) {
         loop {
+            // Signals before children: who ends behind the look at the children is told of by a SIGCHLD that is still there to
+            // be waited for.
+            let asked = self.take_signals() | self.take_orders();
             if self.reap() {
                 return self.end();
             }
-            let asked = self.take_signals() | self.take_orders();
             if self.until.is_none() && self.leftovers_are_to_go() {
                 self.outlived = true;
                 let asked = self.give_time(self.grace);
@@ -238,6 +240,7 @@ impl Monitor<'_> {
             if reached.is_empty() {
                 self.pause(pause);
                 pause = (pause * 2).min(LONGEST_PAUSE);
+                // The caller and the loop look at the children once more behind this.
                 self.take_signals();
             } else {
                 pause = Duration::from_micros(50);
