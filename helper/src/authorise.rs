@@ -1,11 +1,12 @@
 //! Who may do what to which session: the one place. Authority is (uid, domain), the uid by the connection and the domain
 //! by where the caller's cgroup lies now.
 
-use cgleaf_shared::attestation::{Verdict, verify};
+use cgleaf_shared::attestation::{Foreign, Unreadable, Verdict, verify};
 use cgleaf_shared::cgroup::{CgroupDir, CgroupPath, attributes};
 use cgleaf_shared::id::{SessionId, Uid};
 use cgleaf_shared::wire::{Refusal, RefusalCode, Target};
 
+use crate::audience::Audience;
 use crate::connection::ConnectionId;
 use crate::context::State;
 use crate::peer::{Look, Peer};
@@ -23,6 +24,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) facts: Facts,
     /// Root outside every container: every session is within its reach.
     pub(crate) is_host_root: bool,
+    /// In whose terms it is answered.
+    pub(crate) audience: Audience,
     domain: Result<Domain, NoPlace>,
 }
 
@@ -45,6 +48,7 @@ pub(crate) fn caller<'a>(
         peer,
         is_host_root: place::is_host_root(&facts, &state.context.rules),
         domain: place::domain(&facts, &state.context.rules),
+        audience: Audience::of(&facts, &look, &state.context.rules),
         look,
         facts,
     })
@@ -129,6 +133,10 @@ pub(crate) fn leaf_around(
 /// The refusal for a caller that has no place.
 fn no_place(caller: &Caller<'_>, why: NoPlace) -> Refusal {
     match why {
+        NoPlace::OtherHelpers { leaf, .. } if !caller.audience.sees(&leaf) => Refusal::new(
+            RefusalCode::InsideSession,
+            "the caller's container is inside a session of the host, by another helper: nothing is moved out of a session",
+        ),
         NoPlace::OtherHelpers { leaf, socket } => {
             let ask = if socket.is_empty() {
                 "has no socket".to_owned()
@@ -230,16 +238,31 @@ pub(crate) fn target(
     let Some(row) = named else {
         // That there is one, and that it is another, is told to those only who may know.
         let other = session(state, caller, &target.session)?;
-        return refuse::because(
-            RefusalCode::TargetMismatch,
-            format!(
-                "session {} has leaf {}, not leaf {}: the record is of another one of that id",
-                target.session, other.leaf_id, target.leaf_id
-            ),
-        );
+        return Err(not_the_target(other, target));
     };
     let dir = open_verified(state, &row)?;
     Ok((row, dir))
+}
+
+/// Which of the things that name a leaf is another's.
+fn not_the_target(row: &Row, target: &Target) -> Refusal {
+    let session = &target.session;
+    if row.leaf_id == target.leaf_id {
+        return Refusal::new(
+            RefusalCode::NonceMismatch,
+            format!(
+                "leaf {} of session {session} has another nonce than the one that was named: the record was tampered with",
+                row.leaf_id
+            ),
+        );
+    }
+    Refusal::new(
+        RefusalCode::TargetMismatch,
+        format!(
+            "session {session} has leaf {}, not leaf {}: the record is of another one of that id",
+            row.leaf_id, target.leaf_id
+        ),
+    )
 }
 
 /// Opens a session's leaf and has it proven. One that is gone is forgotten.
@@ -264,10 +287,16 @@ pub(crate) fn open_verified(state: &mut State, row: &Row) -> Result<CgroupDir, R
                 ),
             )
         }
-        Verdict::Foreign(why) => refuse::because(
-            RefusalCode::TargetMismatch,
-            format!("{} is not touched: {why}", row.leaf_path),
-        ),
+        Verdict::Foreign(why) => {
+            let code = match why {
+                Foreign::Tampered => RefusalCode::NonceMismatch,
+                _ => RefusalCode::TargetMismatch,
+            };
+            refuse::because(code, format!("{} is not touched: {why}", row.leaf_path))
+        }
+        Verdict::Unreadable(Unreadable::Refused(error)) if refuse::is_exhaustion(&error) => {
+            Err(refuse::failed(&error))
+        }
         Verdict::Unreadable(why) => refuse::because(
             RefusalCode::Kernel,
             format!("{} cannot be verified: {why}", row.leaf_path),

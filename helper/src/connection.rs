@@ -9,8 +9,8 @@ use cgleaf_shared::wire::{
 
 use crate::context::State;
 use crate::peer::Peer;
-use crate::place::Domain;
 use crate::requests::{self, Answer};
+use crate::room::{Seat, Share, Worth};
 
 /// How long a client may take until its Hello.
 pub(crate) const HELLO_TIME: Duration = Duration::from_secs(5);
@@ -25,8 +25,9 @@ pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
     socket: OwnedFd,
     peer: Peer,
-    /// The domain it was in when it connected, for the quota.
-    pub(crate) domain: Option<Domain>,
+    /// Whose it was when it connected, for the quota.
+    share: Share,
+    heard: Instant,
     stage: Stage,
     unsent: Option<Unsent>,
 }
@@ -59,20 +60,15 @@ pub(crate) enum Next {
 
 impl Connection {
     /// Takes a connected, non-blocking socket whose peer is known.
-    pub(crate) fn new(
-        id: ConnectionId,
-        socket: OwnedFd,
-        peer: Peer,
-        domain: Option<Domain>,
-    ) -> Self {
+    pub(crate) fn new(id: ConnectionId, socket: OwnedFd, peer: Peer, share: Share) -> Self {
+        let now = Instant::now();
         Self {
             id,
             socket,
             peer,
-            domain,
-            stage: Stage::HalfOpen {
-                since: Instant::now(),
-            },
+            share,
+            heard: now,
+            stage: Stage::HalfOpen { since: now },
             unsent: None,
         }
     }
@@ -82,6 +78,17 @@ impl Connection {
         match self.stage {
             Stage::HalfOpen { since } => Some(since),
             Stage::Greeted { .. } => None,
+        }
+    }
+
+    /// What counts where there is no room.
+    pub(crate) fn seat(&self, worth: Worth) -> Seat<'_> {
+        Seat {
+            id: self.id,
+            share: &self.share,
+            half_open_since: self.half_open_since(),
+            heard: self.heard,
+            worth,
         }
     }
 
@@ -99,6 +106,7 @@ impl Connection {
             // Its end, or a reset: nothing that one of ours would do comes after either.
             Ok(None) | Err(_) => return Next::Close,
         };
+        self.heard = Instant::now();
         match self.stage {
             Stage::HalfOpen { .. } => self.greet(state, &packet),
             Stage::Greeted { protocol } => {
@@ -146,18 +154,18 @@ impl Connection {
             )
             .into();
         }
-        if packet.descriptors_refused {
+        let request = match wire::decode_request(&packet.bytes) {
+            Ok(request) => request,
+            Err(_) if protocol != PROTOCOL => return other_version(protocol).into(),
+            Err(why) => return Refusal::new(RefusalCode::BadMessage, why.to_string()).into(),
+        };
+        if packet.descriptors_refused && !matches!(request, Request::Adopt { .. }) {
             return Refusal::new(
                 RefusalCode::BadDescriptor,
                 "a helper that root runs for others takes no descriptor: none was received",
             )
             .into();
         }
-        let request = match wire::decode_request(&packet.bytes) {
-            Ok(request) => request,
-            Err(_) if protocol != PROTOCOL => return other_version(protocol).into(),
-            Err(why) => return Refusal::new(RefusalCode::BadMessage, why.to_string()).into(),
-        };
         if protocol != PROTOCOL && !request.is_frozen() {
             return other_version(protocol).into();
         }

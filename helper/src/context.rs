@@ -120,12 +120,14 @@ impl State {
         }
     }
 
-    /// Whether any session has a live process.
+    /// Whether any session has, or may have, a live process.
     pub(crate) fn has_live_session(&self) -> bool {
         self.table.rows().any(|row| {
             let leaf = self.context.root.open_path(&row.leaf_path);
-            leaf.and_then(|dir| dir.events())
-                .is_ok_and(|events| events.populated)
+            match leaf.and_then(|dir| dir.events()) {
+                Ok(events) => events.populated,
+                Err(error) => !error.is_gone(),
+            }
         })
     }
 }

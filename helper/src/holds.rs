@@ -38,6 +38,11 @@ impl Holds {
             .collect()
     }
 
+    /// Whether a connection holds anything.
+    pub(crate) fn has_any(&self, connection: ConnectionId) -> bool {
+        self.0.values().any(|holders| holders.contains(&connection))
+    }
+
     /// The session is over.
     pub(crate) fn forget(&mut self, key: &Key) {
         self.0.remove(key);
@@ -58,6 +63,7 @@ mod tests {
         holds.add(&key, one);
         holds.add(&key, two);
         assert_eq!(holds.of(one), std::slice::from_ref(&key));
+        assert!(holds.has_any(one) && !holds.has_any(ConnectionId(3)));
         assert!(!holds.release(&key, one));
         assert!(holds.of(one).is_empty());
         assert!(holds.release(&key, two));

@@ -7,6 +7,7 @@
 
 mod args;
 mod attrs;
+mod audience;
 mod authorise;
 mod cleaner;
 mod connection;
@@ -23,6 +24,7 @@ mod rebuild;
 mod refuse;
 mod rehearse;
 mod requests;
+mod room;
 pub mod sandbox;
 mod scope;
 mod server;

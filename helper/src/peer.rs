@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use cgleaf_shared::cgroup::{CgroupPath, PathError};
 use cgleaf_shared::id::Uid;
-use cgleaf_shared::process::{Pid, Pidfd, Proc, ProcessDir, ProcessId, State};
+use cgleaf_shared::process::{Pid, Pidfd, Proc, ProcessDir, ProcessId, ReadError, State};
 use cgleaf_shared::wire::{Refusal, RefusalCode};
 use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, sockopt};
@@ -103,20 +103,36 @@ impl Peer {
     }
 }
 
+/// /proc gave no answer: what it would have said is not known, or there was no descriptor to ask with.
+fn unread<T>(error: ReadError) -> Result<T, Refusal> {
+    let errno = match &error {
+        ReadError::Unreadable { source, .. } => source.raw_os_error(),
+        _ => None,
+    };
+    match errno.filter(|errno| refuse::exhausts(*errno)) {
+        Some(errno) => Err(Refusal::kernel(
+            RefusalCode::Exhausted,
+            format!("who is asking cannot be looked at: {error}"),
+            errno,
+        )),
+        None => unproven(error),
+    }
+}
+
 fn start_of(proc: &Proc, pid: Pid) -> Result<ProcessId, Refusal> {
     let stat = proc.process(pid).and_then(|process| process.stat());
     match stat {
         Ok(stat) if stat.state != State::Zombie => Ok(stat.id),
         Ok(_) => unproven("it has ended"),
-        Err(error) => unproven(error),
+        Err(error) => unread(error),
     }
 }
 
 /// Reads what counts of the process that has this number now.
 pub(crate) fn look(proc: &Proc, pid: Pid) -> Result<Look, Refusal> {
-    let process = proc.process(pid).or_else(unproven)?;
-    let status = process.status().or_else(unproven)?;
-    let stat = process.stat().or_else(unproven)?;
+    let process = proc.process(pid).or_else(unread)?;
+    let status = process.status().or_else(unread)?;
+    let stat = process.stat().or_else(unread)?;
     Ok(Look {
         cgroup: cgroup_of(&process)?,
         depth: status.ns_pids.len().max(1),
@@ -129,7 +145,7 @@ pub(crate) fn look(proc: &Proc, pid: Pid) -> Result<Look, Refusal> {
 
 /// The cgroup of a process, as the helper's cgroup namespace shows it.
 pub(crate) fn cgroup_of(process: &ProcessDir) -> Result<CgroupPath, Refusal> {
-    match process.cgroup().or_else(unproven)? {
+    match process.cgroup().or_else(unread)? {
         Ok(path) => Ok(path),
         Err(why @ PathError::OutsideNamespace(_)) => refuse::because(
             RefusalCode::PlaceNotServed,

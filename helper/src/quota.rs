@@ -5,8 +5,8 @@ use cgleaf_shared::wire::Mode;
 /// Descriptors kept back for what must work when the rest is used up: a kill opens the leaf and one file, a list a leaf
 /// and a few files, each at most this many at once.
 pub(crate) const DESCRIPTOR_RESERVE: u64 = 16;
-/// What one connection takes: its socket and its peer's pidfd.
-const DESCRIPTORS_PER_CLIENT: u64 = 2;
+/// What one connection takes: its socket, its peer's pidfd, and the descriptor of a reply that it does not read.
+const DESCRIPTORS_PER_CLIENT: u64 = 3;
 
 /// The limits of this helper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn the_reserve_is_never_given_to_clients() {
         let quota = Quota::new(Mode::Direct, None, None, 64, 10);
-        assert_eq!(quota.all_clients, 19);
+        assert_eq!(quota.all_clients, 12);
         assert_eq!(Quota::new(Mode::Direct, None, None, 20, 10).all_clients, 0);
     }
 

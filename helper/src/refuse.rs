@@ -20,9 +20,20 @@ pub(crate) fn kernel(code: RefusalCode, error: &IoError, next: &str) -> Refusal 
 
 /// The usual case: something failed that ordinarily does not.
 pub(crate) fn failed(error: &IoError) -> Refusal {
-    let code = match error.errno() {
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => RefusalCode::Exhausted,
-        _ => RefusalCode::Kernel,
+    let code = if is_exhaustion(error) {
+        RefusalCode::Exhausted
+    } else {
+        RefusalCode::Kernel
     };
     kernel(code, error, "")
+}
+
+/// Whether it says that there is no descriptor or no memory left, and so nothing about what was looked at.
+pub(crate) fn is_exhaustion(error: &IoError) -> bool {
+    error.errno().is_some_and(exhausts)
+}
+
+/// The same of an errno.
+pub(crate) fn exhausts(errno: i32) -> bool {
+    matches!(errno, libc::EMFILE | libc::ENFILE | libc::ENOMEM)
 }

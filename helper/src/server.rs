@@ -12,6 +12,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{SockFlag, accept4};
 
+use crate::audience::Audience;
 use crate::authorise;
 use crate::connection::{Connection, ConnectionId, HELLO_TIME, Next};
 use crate::context::State;
@@ -20,6 +21,7 @@ use crate::log;
 use crate::notify::Notify;
 use crate::peer::Peer;
 use crate::requests;
+use crate::room::{self, Seat, Share};
 use crate::status::StatusLine;
 
 /// Everything but clients that the loop waits for, made before the lock-down.
@@ -177,15 +179,22 @@ impl Server {
     fn welcome(&mut self, socket: OwnedFd) {
         let peer = match Peer::of(socket.as_fd(), &self.state.context.proc) {
             Ok(peer) => peer,
-            Err(refusal) => return turn_away(&socket, refusal),
+            Err(mut refusal) => {
+                let context = &self.state.context;
+                let mount = &context.root.mount().point;
+                Audience::unknown(context.mode).put_refusal(&mut refusal, mount);
+                return turn_away(socket.as_fd(), refusal);
+            }
         };
         let id = ConnectionId(self.next_id);
-        let domain = self.quota_domain(id, &peer);
-        if let Err(refusal) = self.room_for(domain.as_ref()) {
-            return turn_away(&socket, refusal);
+        let share = self.share_of(id, &peer);
+        match self.room_for(&share) {
+            Ok(None) => {}
+            Ok(Some(parting)) => self.part_with(parting),
+            Err(refusal) => return turn_away(socket.as_fd(), refusal),
         }
         self.next_id += 1;
-        let connection = Connection::new(id, socket, peer, domain);
+        let connection = Connection::new(id, socket, peer, share);
         if let Err(errno) = self
             .endpoints
             .epoll
@@ -198,51 +207,40 @@ impl Server {
         self.state.clients = self.connections.len();
     }
 
-    /// The domain whose connections it counts with. Where a user has the helper for himself there is one for all.
-    fn quota_domain(&self, id: ConnectionId, peer: &Peer) -> Option<crate::place::Domain> {
-        if self.state.context.quota.clients == usize::MAX {
-            return None;
+    /// Whose connections it counts with.
+    fn share_of(&self, id: ConnectionId, peer: &Peer) -> Share {
+        let context = &self.state.context;
+        if context.quota.clients == usize::MAX && context.rules.container_roots.is_empty() {
+            return Share::Everybody;
         }
-        let caller = authorise::caller(&self.state, id, peer).ok()?;
-        caller.domain().ok()
+        let domain = authorise::caller(&self.state, id, peer).and_then(|caller| caller.domain());
+        domain.map_or(Share::Outside(peer.uid), Share::Domain)
     }
 
-    fn room_for(&mut self, domain: Option<&crate::place::Domain>) -> Result<(), Refusal> {
-        let quota = self.state.context.quota;
-        if self.connections.len() >= quota.all_clients {
-            return Err(Refusal::new(
-                RefusalCode::Exhausted,
-                format!(
-                    "{} clients are connected, and there are no descriptors for more",
-                    self.connections.len()
-                ),
-            ));
-        }
-        let of_domain: Vec<&Connection> = self
+    fn room_for(&self, share: &Share) -> Result<Option<ConnectionId>, Refusal> {
+        let seats: Vec<Seat<'_>> = self
             .connections
             .values()
-            .filter(|connection| connection.domain.as_ref() == domain)
+            .map(|connection| connection.seat(requests::worth(&self.state, connection.id)))
             .collect();
-        if of_domain.len() >= quota.clients {
-            return Err(Refusal::new(
-                RefusalCode::QuotaClients,
-                format!(
-                    "{} clients of this domain are connected, {} are allowed",
-                    of_domain.len(),
-                    quota.clients
-                ),
-            ));
+        room::for_one_of(share, &seats, &self.state.context.quota)
+    }
+
+    /// Takes a connection from those who have most. A lease on it does not end with it: whoever has it may come back.
+    fn part_with(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(&id) else {
+            return;
+        };
+        // One that has said nothing yet connects anew by itself when it is hung up on without a word.
+        if connection.half_open_since().is_none() {
+            let why = Refusal::new(
+                RefusalCode::Exhausted,
+                "all connections are taken, and this was the idlest one of those who have most: connect again",
+            );
+            turn_away(connection.as_fd(), why);
         }
-        let half_open: Vec<(Instant, ConnectionId)> = of_domain
-            .iter()
-            .filter_map(|connection| Some((connection.half_open_since()?, connection.id)))
-            .collect();
-        if half_open.len() >= quota.half_open
-            && let Some((_, oldest)) = half_open.iter().min()
-        {
-            self.close(*oldest);
-        }
-        Ok(())
+        requests::suspend_leases(&mut self.state, id);
+        self.close(id);
     }
 
     fn serve(&mut self, id: ConnectionId, events: EpollFlags) {
@@ -386,10 +384,12 @@ impl Server {
     /// A scope directory that was removed under its helper and made again is another one, to the kernel and to landlock.
     fn require_scopes(&self) -> Result<()> {
         for scope in &self.state.context.scopes {
-            scope
-                .dir
-                .events()
-                .context("the scope directory is gone: the helper ends")?;
+            // Any other answer, such as that there is no descriptor left, says nothing about the directory.
+            if let Err(error) = scope.dir.events()
+                && error.is_gone()
+            {
+                return Err(error).context("the scope directory is gone: the helper ends");
+            }
         }
         Ok(())
     }
@@ -411,17 +411,14 @@ impl Server {
 }
 
 /// Says why, and closes. What does not fit the socket's empty buffer is not worth waiting for.
-fn turn_away(socket: &OwnedFd, refusal: Refusal) {
+fn turn_away(socket: BorrowedFd<'_>, refusal: Refusal) {
     if let Ok(bytes) = wire::encode_reply(&Reply::Refused(refusal)) {
-        let _ = wire::send(socket.as_fd(), &bytes, None, false);
+        let _ = wire::send(socket, &bytes, None, false);
     }
     // What the client has sent already, Hello and a request, would reset the connection if it were left unread: then the
     // client would get that instead of the reason.
     for _ in 0..2 {
-        if !matches!(
-            wire::receive_bytes(socket.as_fd(), MAX_REQUEST),
-            Ok(Some(_))
-        ) {
+        if !matches!(wire::receive_bytes(socket, MAX_REQUEST), Ok(Some(_))) {
             break;
         }
     }

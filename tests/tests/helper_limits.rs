@@ -175,3 +175,46 @@ fn a_threaded_leaf_is_listed_and_its_kill_is_left_to_others() {
     assert_eq!(members(&outer).len(), 1);
     client.destroy(&outer);
 }
+
+/// Only that it is not there ends a helper for its scope directory: whoever cannot look has not seen that.
+#[test]
+fn a_helper_that_cannot_look_at_its_scope_directory_goes_on() {
+    let Some(mut lair) = Lair::new(0) else { return };
+    let mut program = lair.enrolled(&["enrol=one"]);
+    assert!(program.line().starts_with("enrolled"));
+    let client = lair.client();
+    let limit = |number: &str| {
+        let mut command = Command::new("prlimit");
+        command
+            .args(["--pid", &lair.pid().to_string()])
+            .arg(format!("--nofile={number}:"));
+        finish(command).expect(0);
+    };
+    let status = fs::read_to_string(format!("/proc/{}/limits", lair.pid())).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let before = line.unwrap().split_ascii_whitespace().nth(3).unwrap();
+    limit("1");
+    let requests = [
+        Request::Status,
+        Request::Open {
+            session: "one".parse().unwrap(),
+        },
+        Request::Create {
+            new: session("one"),
+        },
+        Request::Stop,
+    ];
+    for request in requests {
+        assert_eq!(
+            client.refused(&request),
+            RefusalCode::Exhausted,
+            "{request:?}"
+        );
+    }
+    limit(before);
+    let target = Target::from(&client.open("one").attestation);
+    client.destroy(&target);
+    assert!(lair.helper.as_mut().unwrap().try_wait().unwrap().is_none());
+}

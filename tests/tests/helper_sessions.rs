@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use cgleaf_shared::attestation::{Verdict, verify};
 use cgleaf_shared::cgroup::{CgroupRoot, Events};
+use cgleaf_shared::id::Nonce;
 use cgleaf_shared::process::Pid;
 use cgleaf_shared::wire::{
     FreezeFlag, Opened, RefusalCode, Reply, Request, SessionEntry, Target, Thawed,
@@ -287,6 +288,17 @@ fn a_target_that_is_another_leaf_is_not_touched() {
     ] {
         assert_eq!(client.refused(&request), RefusalCode::TargetMismatch);
     }
+    target.leaf_id.0 -= 1;
+    target.nonce = Nonce::from_bytes([0; 16]);
+    let refusal = client.refusal(&Request::Kill { target });
+    assert_eq!(refusal.kind(), RefusalCode::NonceMismatch);
+    assert!(refusal.message.contains("nonce"), "{refusal}");
+    // And where it is the leaf that was changed.
+    let target = Target::from(&client.open("one").attestation);
+    let leaf = lair.scope().join("cgleaf-one.leaf");
+    xattr::set(leaf, "user.cgleaf.nonce", "0".repeat(32).as_bytes()).unwrap();
+    let refusal = client.refusal(&Request::Kill { target });
+    assert_eq!(refusal.kind(), RefusalCode::NonceMismatch);
     assert!(program.child.try_wait().unwrap().is_none());
     assert_eq!(
         fs::read_to_string(lair.scope().join("cgleaf-one.leaf/cgroup.freeze")).unwrap(),

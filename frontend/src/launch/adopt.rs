@@ -1,9 +1,10 @@
 //! `adopt`: a session for a process that runs already, and for what it started.
 
 use cgleaf_shared::process::{Pid, ProcessId};
+use cgleaf_shared::wire::Mode;
 
 use super::claim::{Claim, Identity};
-use super::leaf::{self, Entry, Made};
+use super::leaf::{self, Entry, Leaf, Made};
 use super::{Site, TierWanted};
 use crate::error::{Code, Error, OrCode, Result};
 use crate::ops::{Adopted, Reach, gather_into};
@@ -34,6 +35,7 @@ pub fn adopt(site: &Site<'_>, reach: &Reach, identity: &Identity, pid: Pid) -> R
         Made::NotServed(said) => return Err(leaf::not_served(TierWanted::Auto, &said)),
         Made::MoveDenied(refusal) => return Err(Error::new(Code::Refused, refusal.message)),
     };
+    adopts(&leaf)?;
     // Before anybody is moved: what is adopted runs already, and what a destroy has ended must not be there again. One that
     // comes later finds the leaf, and what was killed takes nobody in.
     claim.look_for_tombstone()?;
@@ -52,6 +54,22 @@ pub fn adopt(site: &Site<'_>, reach: &Reach, identity: &Identity, pid: Pid) -> R
         record: claim.record().clone(),
         adopted,
     })
+}
+
+/// A helper that root runs for others takes no pidfd from them: whoever could name a process could name another's.
+fn adopts(leaf: &Leaf) -> Result<()> {
+    let mode = leaf.client.mode();
+    if !Mode::from_name(mode).is_some_and(Mode::is_root_mode) {
+        return Ok(());
+    }
+    let socket = leaf.client.path().display();
+    Err(Error::new(
+        Code::Unsupported,
+        format!(
+            "nothing was adopted: the helper at {socket} is a {mode}, which root runs for others, and moves nobody but its own \
+             callers; start the program with `cgleaf run` or `cgleaf exec` instead"
+        ),
+    ))
 }
 
 fn running(pid: Pid) -> Result<ProcessId> {

@@ -143,6 +143,13 @@ pub(crate) fn is_host_root(facts: &Facts, rules: &Rules) -> bool {
         && foreign_container(facts, rules).is_none()
 }
 
+/// The container that a caller is in and the helper is not, whether it is served there or not.
+pub(crate) fn container_around(facts: &Facts, rules: &Rules) -> Option<CgroupPath> {
+    container_root(&rules.container_roots, &facts.cgroup)
+        .filter(|root| !rules.own_cgroup.is_within(root))
+        .or_else(|| foreign_container(facts, rules))
+}
+
 /// Rule 2's container, where the caller is in one.
 fn served_container(facts: &Facts, rules: &Rules) -> Result<Option<CgroupPath>, NoPlace> {
     match container_root(&rules.container_roots, &facts.cgroup) {

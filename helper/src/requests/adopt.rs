@@ -17,6 +17,14 @@ use crate::refuse;
 use crate::trace;
 use crate::write;
 
+/// Whoever could name a process to be moved there could name another's.
+pub(super) fn not_in_root_modes<T>() -> Result<T, Refusal> {
+    refuse::because(
+        RefusalCode::Unsupported,
+        "a helper that root runs for others adopts no process: start it with `cgleaf run` or `cgleaf exec`",
+    )
+}
+
 /// Moves the process of the pidfd into the leaf.
 pub(super) fn adopt(
     state: &mut State,
@@ -24,12 +32,6 @@ pub(super) fn adopt(
     target: &Target,
     descriptors: Vec<OwnedFd>,
 ) -> Result<Answer, Refusal> {
-    if state.context.mode.is_root_mode() {
-        return refuse::because(
-            RefusalCode::Unsupported,
-            "a helper that root runs for others adopts no process",
-        );
-    }
     let (row, dir) = authorise::target(state, caller, target)?;
     not_poisoned(&dir)?;
     let (pidfd, pid) = pidfd_of(descriptors)?;

@@ -36,7 +36,13 @@ pub(super) fn create_and_enrol(
     if caller.look.process.pid == Pid::INIT {
         return refuse::because(RefusalCode::NotAdoptable, "PID 1 is not moved");
     }
-    let left_service = service_left::by(&state.context.proc, &caller.look);
+    // In a container it stays beneath what it was in, and that unit's `stop` and limits hold.
+    let stays = matches!(caller.domain(), Ok(Domain::Container(_)));
+    let left_service = if stays {
+        None
+    } else {
+        service_left::by(&state.context.proc, &caller.look)
+    };
     let (row, dir) = with_retry(|| {
         let (row, dir) = make(state, caller, new)?;
         match enrol(state, caller, &row, &dir) {
@@ -189,16 +195,20 @@ fn describe(
 fn check_id_and_name(state: &mut State, domain: &Domain, new: &NewSession) -> Result<(), Refusal> {
     let key: Key = (new.session.clone(), domain.clone());
     if let Some(row) = state.table.get(&key).cloned() {
-        if authorise::open_verified(state, &row).is_ok() {
-            return refuse::because(
-                RefusalCode::SessionExists,
-                format!(
-                    "there is a session {} already: ids are used once",
-                    new.session
-                ),
-            );
+        match authorise::open_verified(state, &row) {
+            Ok(_) => {
+                return refuse::because(
+                    RefusalCode::SessionExists,
+                    format!(
+                        "there is a session {} already: ids are used once",
+                        new.session
+                    ),
+                );
+            }
+            // That it cannot be looked at just now is no end of it.
+            Err(refusal) if refusal.kind() == RefusalCode::Exhausted => return Err(refusal),
+            Err(_) => state.forget(&key),
         }
-        state.forget(&key);
     }
     let taken = |name: &str, by: &str| {
         refuse::because(

@@ -10,14 +10,16 @@ mod service;
 
 use std::os::fd::OwnedFd;
 
-use cgleaf_shared::wire::{Refusal, RefusalCode, Reply, Request};
+use cgleaf_shared::wire::{Mode, Refusal, RefusalCode, Reply, Request};
 
+use crate::audience::Audience;
 use crate::authorise::{self, Caller};
 use crate::connection::ConnectionId;
 use crate::context::State;
 use crate::leaf;
 use crate::peer::Peer;
 use crate::refuse;
+use crate::room::Worth;
 use crate::table::Key;
 
 pub(crate) use freeze::release_hold;
@@ -52,14 +54,27 @@ pub(crate) fn answer(
     request: Request,
     descriptors: Vec<OwnedFd>,
 ) -> Answer {
-    let answered = descriptors_fit(&request, &descriptors)
-        .and_then(|()| authorise::caller(state, connection, peer))
+    let mode = state.context.mode;
+    let caller = authorise::caller(state, connection, peer);
+    let audience = match &caller {
+        Ok(caller) => caller.audience.clone(),
+        Err(_) => Audience::unknown(mode),
+    };
+    let answered = descriptors_fit(mode, &request, &descriptors)
+        .and(caller)
         .and_then(|caller| dispatch(state, &caller, request, descriptors));
-    answered.unwrap_or_else(Answer::from)
+    let mut answer = answered.unwrap_or_else(Answer::from);
+    audience.put(&mut answer.reply, &state.context.root.mount().point);
+    answer
 }
 
-fn descriptors_fit(request: &Request, descriptors: &[OwnedFd]) -> Result<(), Refusal> {
-    let wanted = usize::from(matches!(request, Request::Adopt { .. }));
+fn descriptors_fit(mode: Mode, request: &Request, descriptors: &[OwnedFd]) -> Result<(), Refusal> {
+    let adopts = matches!(request, Request::Adopt { .. });
+    // No descriptor got here, or will: that it is missing is not what is wrong.
+    if adopts && mode.is_root_mode() {
+        return adopt::not_in_root_modes();
+    }
+    let wanted = usize::from(adopts);
     if descriptors.len() == wanted {
         return Ok(());
     }
@@ -139,6 +154,20 @@ pub(crate) fn not_poisoned(dir: &cgleaf_shared::cgroup::CgroupDir) -> Result<(),
     }
 }
 
+/// What would end with a connection.
+pub(crate) fn worth(state: &State, connection: ConnectionId) -> Worth {
+    let leases = &state.leases.held;
+    if leases.iter().any(|(of, _)| *of == connection) {
+        Worth::Lease
+    } else if state.unborn.iter().any(|(of, _)| *of == connection)
+        || state.holds.has_any(connection)
+    {
+        Worth::Hold
+    } else {
+        Worth::Nothing
+    }
+}
+
 /// A connection has ended: what belonged to it ends too.
 pub(crate) fn connection_ended(state: &mut State, connection: ConnectionId) {
     for key in state.holds.of(connection) {
@@ -159,4 +188,5 @@ pub(crate) fn connection_ended(state: &mut State, connection: ConnectionId) {
 
 pub(crate) use service::{
     LOOK_AGAIN, RETURN_TIME, end_overdue_leases, remove_ended_leases, remove_once_empty,
+    suspend_leases,
 };

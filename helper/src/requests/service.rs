@@ -23,6 +23,8 @@ pub(crate) const RETURN_TIME: Duration = Duration::from_secs(10);
 
 /// How long the end of what was killed may take until its leaf is left to gc.
 const LAST_TIME: Duration = Duration::from_secs(10);
+/// When what could not be looked at is looked at again.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// How often it is looked whether that is over.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -63,6 +65,20 @@ pub(super) fn end_leases(state: &mut State, connection: ConnectionId) {
     }
 }
 
+/// A connection is taken from its holder, who has as long to come back as after a restart of the helper.
+pub(crate) fn suspend_leases(state: &mut State, connection: ConnectionId) {
+    let until = Instant::now() + RETURN_TIME;
+    let (suspended, held) = std::mem::take(&mut state.leases.held)
+        .into_iter()
+        .partition(|(of, _)| *of == connection);
+    state.leases.held = held;
+    for (_, key) in suspended {
+        if !state.leases.held.iter().any(|(_, held)| *held == key) {
+            state.leases.waiting.push((until, key));
+        }
+    }
+}
+
 /// Ends the leaves whose holders have not come back in time.
 pub(crate) fn end_overdue_leases(state: &mut State, now: Instant) {
     let (overdue, waiting) = std::mem::take(&mut state.leases.waiting)
@@ -78,18 +94,29 @@ fn end_leased(state: &mut State, key: &Key) {
     let Some(row) = state.table.get(key).cloned() else {
         return;
     };
-    let Ok(dir) = authorise::open_verified(state, &row) else {
-        return;
+    let dir = match authorise::open_verified(state, &row) {
+        Ok(dir) => dir,
+        Err(refusal) if refusal.kind() == RefusalCode::Exhausted => return end_later(state, key),
+        Err(_) => return,
     };
-    if super::not_poisoned(&dir).is_err() {
-        return;
+    match super::not_poisoned(&dir) {
+        Ok(()) => {}
+        Err(refusal) if refusal.kind() == RefusalCode::Exhausted => return end_later(state, key),
+        Err(_) => return,
     }
     let ended =
         leaf::kill(&row.identity.session, &dir).and_then(|()| attrs::write_lease(&dir, false));
     match ended {
+        Err(error) if refuse::is_exhaustion(&error) => end_later(state, key),
         Err(error) if !error.is_gone() => crate::log::line(format_args!("{error}")),
         _ => remove_once_empty(state, key.clone()),
     }
+}
+
+/// The machine is out of descriptors or memory for a moment, which keeps no leaf from its end.
+fn end_later(state: &mut State, key: &Key) {
+    let until = Instant::now() + TRY_AGAIN;
+    state.leases.waiting.push((until, key.clone()));
 }
 
 /// Has a leaf removed as soon as it is empty, if that comes soon.

@@ -126,6 +126,8 @@ refusal_codes! {
     Ending = 24,
     /// The helper has no descriptor or no memory left for this.
     Exhausted = 25,
+    /// The leaf of that id has another nonce than the target, or than the helper gave it.
+    NonceMismatch = 26,
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@
 //!     adopt=ID,PID        into that leaf
 //!     forge=ID,PID        create-and-enrol with credentials in the message that name another process
 //!     inherit=WORD        a child does WORD over this connection, after this process has ended
+//!     why=WORD            WORD, and what a refusal says in full
+//!     open=ID             where its leaf lies
+//!     mistaken=ID         kills, with another nonce
 //!     crowd=N             N more connections that say Hello, kept; says how many were let in
 //!     silent=N            N more connections that say nothing, kept
 //!     fork                a child that sleeps too
@@ -21,7 +24,9 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use cgleaf_shared::id::Nonce;
 use cgleaf_shared::process::{Pid, Pidfd, Proc, State};
 use cgleaf_shared::wire::{self, FreezeFlag, Reply, Request, Target};
 use cgleaf_tests::helper::{Client, session};
@@ -119,6 +124,12 @@ fn act(client: &Client, socket: &Path, word: &str) -> String {
         return format!("forked {}", child.id());
     }
     let (verb, what) = word.split_once('=').expect("VERB=ID");
+    if verb == "why" {
+        FULLY.store(true, Ordering::Relaxed);
+        let line = act(client, socket, what);
+        FULLY.store(false, Ordering::Relaxed);
+        return line;
+    }
     if verb == "enrol" {
         let (id, parent) = what
             .split_once(',')
@@ -150,7 +161,14 @@ fn act(client: &Client, socket: &Path, word: &str) -> String {
         let state = opened.entry.state;
         return format!("poisoned {} populated {}", state.poisoned, state.populated);
     }
-    let target = Target::from(&opened.entry.attestation);
+    let mut target = Target::from(&opened.entry.attestation);
+    if verb == "open" {
+        return format!("open {}", opened.entry.attestation.leaf_path);
+    }
+    if verb == "mistaken" {
+        target.nonce = Nonce::from_bytes([0; 16]);
+        return told(client.call(&Request::Kill { target }));
+    }
     if verb == "adopt" {
         let pid = Pid::new(more.parse().expect("a pid")).expect("a pid");
         let pidfd = Pidfd::open(pid).expect("a pidfd");
@@ -180,9 +198,15 @@ fn act(client: &Client, socket: &Path, word: &str) -> String {
     }))
 }
 
+/// Whether refusals are told in full.
+static FULLY: AtomicBool = AtomicBool::new(false);
+
 fn told(reply: Reply) -> String {
     match reply {
         Reply::Created(created) => format!("enrolled {}", created.attestation.leaf_path),
+        Reply::Refused(refusal) if FULLY.load(Ordering::Relaxed) => {
+            format!("refused {:?}: {}", refusal.kind(), refusal.message)
+        }
         Reply::Refused(refusal) => format!("refused {:?} {}", refusal.kind(), refusal.socket),
         Reply::FreezeRequested => "frozen".to_owned(),
         Reply::Thawed(_) => "thawed".to_owned(),

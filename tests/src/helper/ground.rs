@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::unit::DESCRIPTORS;
 use super::{Enrolled, Unit, client_in};
 use crate::scratch::{Scratch, skip, tag};
 
@@ -69,6 +70,21 @@ impl Ground {
     pub fn start(&mut self, cgroup: &str, owner: u32, arguments: &[&str]) -> &mut Unit {
         let cgroup = self.cgroup(cgroup);
         let unit = Unit::start(&cgroup, &self.socket(), owner, arguments, None);
+        drop(unit.client());
+        self.unit.insert(unit)
+    }
+
+    /// The same with a helper that may have no more descriptors than these.
+    pub fn start_with_descriptors(
+        &mut self,
+        cgroup: &str,
+        descriptors: u32,
+        arguments: &[&str],
+    ) -> &mut Unit {
+        let cgroup = self.cgroup(cgroup);
+        let number = descriptors.to_string();
+        let limit = [(DESCRIPTORS, number.as_ref())];
+        let unit = Unit::with_environment(&cgroup, &self.socket(), 0, arguments, &limit);
         drop(unit.client());
         self.unit.insert(unit)
     }

@@ -14,6 +14,9 @@ use nix::sys::socket::{
 use super::Client;
 use crate::frontend::{programs, wait_for};
 
+/// In the environment of [`Unit::with_environment`]: how many descriptors the helper may have.
+pub(super) const DESCRIPTORS: &str = "CGLEAF_TEST_DESCRIPTORS";
+
 /// A helper as a service manager would start it: in its own cgroup, with a listening socket (owned by `owner`) as
 /// descriptor 3, LISTEN_PID and, if given, NOTIFY_SOCKET. Killed with this value.
 #[derive(Debug)]
@@ -75,7 +78,7 @@ impl Unit {
             other => format!("exec 3<&{other} {other}<&-; "),
         };
         let script = format!(
-            "echo $$ >\"$0/cgroup.procs\"; {take}export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$@\""
+            "echo $$ >\"$0/cgroup.procs\"; {take}[ -z \"${DESCRIPTORS}\" ] || ulimit -n \"${DESCRIPTORS}\"; export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$@\""
         );
         let log = fs::OpenOptions::new()
             .create(true)
