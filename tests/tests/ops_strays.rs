@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use cgleaf_tests::frontend::{Sandbox, finish};
+use cgleaf_tests::frontend::{Sandbox, finish, wait_for};
+use cgleaf_tests::helper::Lair;
 use cgleaf_tests::scratch::{Scratch, Sleeper, wait_until};
 use cgleaf_tests::session::{Background, is_dead};
 use serde_json::Value;
@@ -213,4 +214,27 @@ fn a_process_whose_directory_is_anothers_is_neither() {
         let pid = nix::unistd::Pid::from_raw(id.parse().expect("a number"));
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
     }
+}
+
+/// Threads that somebody moved into a leaf, whose main thread had ended elsewhere before: no list of processes has them, and
+/// what kills a leaf goes by that list. They are named.
+#[test]
+fn threads_without_their_main_thread_are_named() {
+    let (Some(sandbox), Some(lair)) = (Sandbox::new(), Lair::new(0)) else {
+        return;
+    };
+    let _leader = sandbox.background("s", ["sleep", "1000"]);
+    let mut headless = lair.enrolled(&["headless", "enrol=x"]);
+    assert!(headless.line().starts_with("refused"));
+    let pid = headless.pid();
+    fs::write(sandbox.leaf("s").join("cgroup.procs"), pid.to_string()).expect("move it");
+    let answer = sandbox.run(["--json", "destroy", "s", "--timeout", "1s"]);
+    answer.expect(5);
+    let error = &answer.json()["error"];
+    let message = error["message"].as_str().expect("a message");
+    assert!(message.contains(&format!("of process {pid}")), "{message}");
+    assert_eq!(error["details"]["threads"][0]["pid"], pid);
+    headless.child.kill().expect("kill it");
+    wait_for(&mut headless.child);
+    sandbox.run(["destroy", "s"]).expect(0);
 }

@@ -79,6 +79,24 @@ pub fn places(base: &Base, named: Option<&Path>) -> Vec<(String, PathBuf)> {
         .collect()
 }
 
+/// Whether somebody chose this socket, so that no other will do, and nobody's silence there is an answer.
+pub(crate) fn is_named(named_by: &str) -> bool {
+    matches!(named_by, "--socket" | "CGLEAF_SOCKET")
+}
+
+/// The error of a socket that was named, where nobody says what there is: why not, behind what was tried.
+pub(crate) fn unanswered(named_by: &str, socket: &Path, why: &str) -> Error {
+    let socket = socket.display();
+    Error::new(
+        Code::HelperUnreachable,
+        format!(
+            "asked the helper at {socket}, which {named_by} names, and it does not tell which sessions there are: {why}; \
+             start it, or name another"
+        ),
+    )
+    .with("socket", socket.to_string())
+}
+
 /// Connects to the first helper whose socket can be connected to and whose peer is to be trusted. Every socket that was
 /// looked at is told. Nothing is asked yet: a helper that is just ending resets the connection at the first request,
 /// and the caller then looks again.

@@ -12,8 +12,8 @@ mod wait;
 pub use connection::Client;
 pub use deadline::Deadline;
 pub(crate) use errors::{has_ended, refused};
-pub(crate) use finder::is_absent;
 pub use finder::{Looked, find, find_all, open, places};
+pub(crate) use finder::{is_absent, is_named, unanswered};
 pub(crate) use patience::Patience;
 pub(crate) use unreachable::Unreachable;
 #[cfg(feature = "cli")]

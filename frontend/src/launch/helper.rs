@@ -9,7 +9,7 @@ use cgleaf_shared::wire::{Created, NewSession, Refusal, RefusalCode, Reply, Requ
 
 use super::Site;
 use super::start_helper::{self, Way};
-use crate::client::{Client, Deadline, Unreachable, interest, places, refused};
+use crate::client::{Client, Deadline, Unreachable, interest, is_named, places, refused};
 use crate::error::{Code, Error, Result};
 
 /// What a helper answered.
@@ -337,11 +337,6 @@ fn answered(client: Client, reply: Reply, descriptor: Option<OwnedFd>) -> Attemp
         reply,
         descriptor,
     })))
-}
-
-/// Whether somebody chose this socket, so that no other will do.
-fn is_named(named_by: &str) -> bool {
-    matches!(named_by, "--socket" | "CGLEAF_SOCKET")
 }
 
 /// A refusal that comes of different versions says so first.

@@ -95,11 +95,14 @@ impl Destroy<'_> {
                 return self.without_session(&parse(text)?);
             }
             // Neither record nor helper, and a leaf all the same: both are lost.
-            Err(error) if error.code() == Code::SessionNotFound => match parse(text) {
-                Ok(id) if self.reach.has_directory_of(&id, None) => id,
+            Err(error) => match (error.code(), parse(text)) {
+                (Code::SessionNotFound | Code::HelperUnreachable, Ok(id))
+                    if self.reach.has_directory_of(&id, None) =>
+                {
+                    id
+                }
                 _ => return Err(error),
             },
-            Err(error) => return Err(error),
         };
         self.known(&id)
     }

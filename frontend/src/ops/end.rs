@@ -6,6 +6,7 @@ use cgleaf_shared::wire::FreezeFlag;
 
 use super::freeze::Held;
 use super::grip::Grip;
+use super::headless::Thread;
 use super::inspect::{MOST_NAMED, blockers, partial};
 use super::reach::Reach;
 use crate::client::Deadline;
@@ -66,6 +67,23 @@ impl Grip {
              there; what lives",
             timeout.as_secs_f32(),
         );
-        partial(&what, &members).with("session", id.as_str())
+        let error = partial(&what, &members).with("session", id.as_str());
+        let threads = if members.is_empty() {
+            self.unlisted_threads()
+        } else {
+            Vec::new()
+        };
+        if threads.is_empty() {
+            return error;
+        }
+        let named: Vec<String> = threads.iter().map(Thread::sentence).collect();
+        let list: Vec<_> = threads.iter().map(Thread::to_json).collect();
+        error
+            .followed_by(format_args!(
+                "cgroup.procs lists nobody, and the leaf has {}: what has lost its main thread elsewhere is neither listed nor \
+                 killed there; send SIGKILL to that process",
+                named.join(", ")
+            ))
+            .with("threads", list)
     }
 }

@@ -62,6 +62,7 @@ pub fn gc(reach: &Reach, dry_run: bool) -> Result<Gc> {
     let told = everything
         .trouble
         .iter()
+        .chain(&everything.unanswered)
         .map(|error| error.message().to_owned());
     done.trouble.extend(told);
     for session in &everything.sessions {

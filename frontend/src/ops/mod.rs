@@ -12,6 +12,7 @@ mod freeze;
 mod gc;
 mod grip;
 mod group_tier;
+mod headless;
 mod inspect;
 mod kill;
 mod members;

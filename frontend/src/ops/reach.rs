@@ -148,6 +148,30 @@ impl Reach {
         }
     }
 
+    /// The same where nothing else tells of that session: a socket that was named, by option or environment, has to answer.
+    ///
+    /// # Errors
+    /// As [`Self::open_leaf`]. HELPER_UNREACHABLE: nobody listens at the named socket, or whoever does serves nobody here.
+    pub(super) fn open_unknown(&self, session: &SessionId) -> Result<Option<HelpersLeaf>> {
+        let places = client::places(&self.base, self.named());
+        let [(named_by, socket)] = &places[..] else {
+            return self.open_leaf(session, None);
+        };
+        if !client::is_named(named_by) {
+            return self.open_leaf(session, None);
+        }
+        match open_at(socket, session) {
+            Ok(leaf) => Ok(Some(leaf)),
+            Err(error) => match error.code() {
+                Code::SessionNotFound => Ok(None),
+                Code::HelperUnreachable | Code::Unsupported => {
+                    Err(client::unanswered(named_by, socket, error.message()))
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
     /// A connection to a helper that can be asked about any session; none is started for that.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use cgleaf_shared::wire::{Reply, Request, SessionEntry};
 
 use super::reach::{HelpersLeaf, Reach, unexpected};
 use super::session::{Listed, Session};
-use crate::client::Client;
+use crate::client::{self, Client, Looked};
 use crate::error::{Code, Error, Result};
 use crate::records::Found;
 
@@ -19,6 +19,8 @@ pub struct Everything {
     pub sessions: Vec<Session>,
     /// What could not be asked or read, for notices.
     pub trouble: Vec<Error>,
+    /// The helper whose socket was named, by option or environment, does not tell of its sessions: which there are is not known.
+    pub unanswered: Option<Error>,
 }
 
 impl Reach {
@@ -64,7 +66,8 @@ impl Reach {
             Some(Found::Record(record)) => record.helper.as_ref().map(|helper| &helper.socket),
             _ => None,
         };
-        let listed = match self.listed(id, socket.map(std::path::PathBuf::as_path)) {
+        let listed = match self.listed(id, socket.map(std::path::PathBuf::as_path), found.is_some())
+        {
             // That is no reason not to show what the record and the kernel say; without a record nothing is known.
             Err(error) if error.code() == Code::HelperUnreachable && found.is_some() => None,
             other => other?,
@@ -87,8 +90,18 @@ impl Reach {
         }
     }
 
-    fn listed(&self, id: &SessionId, first: Option<&Path>) -> Result<Option<Listed>> {
-        match self.open_leaf(id, first) {
+    fn listed(
+        &self,
+        id: &SessionId,
+        first: Option<&Path>,
+        is_recorded: bool,
+    ) -> Result<Option<Listed>> {
+        let opened = if is_recorded {
+            self.open_leaf(id, first)
+        } else {
+            self.open_unknown(id)
+        };
+        match opened {
             Ok(leaf) => Ok(leaf.map(|leaf| leaf.into_listed())),
             Err(error) if error.code() == Code::Refused && first.is_some() => Ok(None),
             Err(error) => Err(error),
@@ -133,19 +146,27 @@ impl Reach {
             all.trouble.push(error);
         }
         let (helpers, looked) = self.helpers();
+        let named = looked.first().filter(|one| client::is_named(&one.named_by));
+        let unanswered =
+            |one: &Looked, why: &str| client::unanswered(&one.named_by, &one.socket, why);
         for mut helper in helpers {
             let listed = list(&mut helper);
             let mode = helper.mode().to_owned();
-            match listed {
-                Ok(entries) => merge(&mut sessions, &helper, &mode, entries),
-                Err(error) => all.trouble.push(error),
+            match (listed, named) {
+                (Ok(entries), _) => merge(&mut sessions, &helper, &mode, entries),
+                (Err(error), Some(one)) => all.unanswered = Some(unanswered(one, error.message())),
+                (Err(error), None) => all.trouble.push(error),
             }
         }
-        let mute = looked.into_iter().filter(|one| one.is_trouble());
-        all.trouble.extend(mute.map(|one| {
-            let message = format!("{}: {}", one.socket.display(), one.why_not);
-            Error::new(Code::HelperUnreachable, message)
-        }));
+        for one in &looked {
+            if named.is_some() && !one.why_not.is_empty() {
+                all.unanswered = Some(unanswered(one, &one.why_not));
+            } else if one.is_trouble() {
+                let message = format!("{}: {}", one.socket.display(), one.why_not);
+                all.trouble
+                    .push(Error::new(Code::HelperUnreachable, message));
+            }
+        }
         all.sessions = sessions.into_values().collect();
         all.sessions.sort_by_key(Session::created);
         all

@@ -25,6 +25,8 @@ pub enum ControlFile {
     Events,
     /// `cgroup.procs`: the processes of this cgroup alone, unordered, perhaps repeated.
     Procs,
+    /// `cgroup.threads`: the threads of this cgroup alone, those too whose main thread has ended elsewhere.
+    Threads,
     /// `cgroup.freeze`: the request, not the fact.
     Freeze,
     /// `cgroup.kill` (Linux 5.14).
@@ -51,6 +53,7 @@ impl ControlFile {
         match self {
             Self::Events => "cgroup.events",
             Self::Procs => "cgroup.procs",
+            Self::Threads => "cgroup.threads",
             Self::Freeze => "cgroup.freeze",
             Self::Kill => "cgroup.kill",
             Self::Type => "cgroup.type",

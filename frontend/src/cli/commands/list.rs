@@ -34,13 +34,21 @@ pub(super) fn run(context: &Context, arguments: &List) -> Result<u8> {
         "sessions": views.iter().map(View::to_json).collect::<Vec<_>>(),
         "trouble": trouble,
     });
+    let unanswered = everything.unanswered.map(|error| {
+        let error = error.with("sessions", result["sessions"].clone());
+        error.with("trouble", result["trouble"].clone())
+    });
+    match unanswered {
+        Some(error) if context.output.is_json() => return Err(error),
+        _ => {}
+    }
     context.output.answer(&result, |out| {
         if views.is_empty() {
             return Ok(());
         }
         table(&views).write(out)
     })?;
-    Ok(0)
+    unanswered.map_or(Ok(0), Err)
 }
 
 fn table(views: &[View]) -> Table {
