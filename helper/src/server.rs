@@ -21,7 +21,7 @@ use crate::log;
 use crate::notify::Notify;
 use crate::peer::Peer;
 use crate::requests;
-use crate::room::{self, Seat, Share};
+use crate::room::{self, Seat, Share, Worth};
 use crate::status::StatusLine;
 
 /// Everything but clients that the loop waits for, made before the lock-down.
@@ -218,10 +218,12 @@ impl Server {
     }
 
     fn room_for(&self, share: &Share) -> Result<Option<ConnectionId>, Refusal> {
+        let worths = requests::worths(&self.state);
+        let worth = |id| worths.get(id).copied().unwrap_or(Worth::Nothing);
         let seats: Vec<Seat<'_>> = self
             .connections
-            .values()
-            .map(|connection| connection.seat(requests::worth(&self.state, connection.id)))
+            .iter()
+            .map(|(id, connection)| connection.seat(worth(id)))
             .collect();
         room::for_one_of(share, &seats, &self.state.context.quota)
     }

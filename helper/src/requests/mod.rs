@@ -8,6 +8,7 @@ mod members;
 mod removal;
 mod service;
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
 use cgleaf_shared::wire::{Mode, Refusal, RefusalCode, Reply, Request};
@@ -154,18 +155,13 @@ pub(crate) fn not_poisoned(dir: &cgleaf_shared::cgroup::CgroupDir) -> Result<(),
     }
 }
 
-/// What would end with a connection.
-pub(crate) fn worth(state: &State, connection: ConnectionId) -> Worth {
-    let leases = &state.leases.held;
-    if leases.iter().any(|(of, _)| *of == connection) {
-        Worth::Lease
-    } else if state.unborn.iter().any(|(of, _)| *of == connection)
-        || state.holds.has_any(connection)
-    {
-        Worth::Hold
-    } else {
-        Worth::Nothing
-    }
+/// What would end with each connection; with those that are not named, nothing.
+pub(crate) fn worths(state: &State) -> BTreeMap<ConnectionId, Worth> {
+    let unborn = state.unborn.iter().map(|(of, _)| *of);
+    let holds = state.holds.holders().chain(unborn);
+    let mut worths: BTreeMap<_, _> = holds.map(|of| (of, Worth::Hold)).collect();
+    worths.extend(state.leases.held.iter().map(|(of, _)| (*of, Worth::Lease)));
+    worths
 }
 
 /// A connection has ended: what belonged to it ends too.
