@@ -318,7 +318,8 @@ fn a_descriptor_where_none_belongs_is_refused_and_closed() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(lair.descriptors(), before);
+    // A client of before may have been on its way out when they were counted.
+    assert!(lair.descriptors() <= before);
 }
 
 #[test]
