@@ -85,23 +85,33 @@ fn another_users_sessions_are_not_there() {
     alone(hostile::another_users_sessions_are_not_there);
 }
 
-/// Most of what a released helper may ever have in memory, in KiB.
+/// The most that a released helper may ever have resident, in KiB: `VmHWM`, the pages of its program included.
 const MOST: u64 = 4096;
+/// The most that any helper may have of its own, its program's pages apart, and by which its peak may grow under all of them.
+const OWN: u64 = 1024;
 
-/// One after the other on one helper. A released one (`tests/run released`) is held to its bound too: by `VmHWM`, the most
-/// that was ever resident, the program's own pages included.
+/// One after the other on one helper. The bound of all that is resident holds for a released one (`tests/run released`), whose pages are
+/// those that are installed; that of its own memory for every build.
 #[test]
 fn one_helper_outlives_all_of_them() {
     let Some(lair) = Lair::new(0) else { return };
     drop(lair.client());
     let descriptors = lair.descriptors();
+    let resident = |which| hostile::resident(&lair, which);
+    let base = resident(hostile::AT_MOST);
+    println!(
+        "{base} KiB at most before, {} of its own",
+        resident(hostile::OWN)
+    );
     for (name, case) in hostile::CASES {
         case(&lair);
         wait_until("the helper's descriptors to come back", || {
             lair.descriptors() <= descriptors
         });
-        let most = hostile::resident(&lair, hostile::AT_MOST);
-        println!("{most} KiB at most after {name}");
+        let (most, own) = (resident(hostile::AT_MOST), resident(hostile::OWN));
+        println!("{most} KiB at most, {own} of its own after {name}");
+        assert!(own < OWN, "{own} KiB of its own after {name}");
+        assert!(most < base + OWN, "{base} KiB became {most} after {name}");
         assert!(!are_released() || most < MOST, "{most} KiB after {name}");
     }
 }

@@ -25,6 +25,9 @@ pub const NOW: &str = "VmRSS:";
 /// For [`resident`]: the most since the start.
 pub const AT_MOST: &str = "VmHWM:";
 
+/// For [`resident`]: now, of its own memory alone, without its program's pages.
+pub const OWN: &str = "RssAnon:";
+
 /// What a client does to a helper.
 pub type Case = fn(&Lair);
 
