@@ -41,6 +41,8 @@ pub enum ControlFile {
     MaxDescendants,
     /// `cgroup.max.depth`.
     MaxDepth,
+    /// `cgroup.stat`: how many cgroups there are beneath it.
+    Stat,
     /// `cpu.stat`, which every cgroup has, with the controller or without.
     CpuStat,
     /// `memory.current`, of the memory controller.
@@ -61,6 +63,7 @@ impl ControlFile {
             Self::SubtreeControl => "cgroup.subtree_control",
             Self::MaxDescendants => "cgroup.max.descendants",
             Self::MaxDepth => "cgroup.max.depth",
+            Self::Stat => "cgroup.stat",
             Self::CpuStat => "cpu.stat",
             Self::MemoryCurrent => "memory.current",
         }
