@@ -14,6 +14,7 @@ mod connection;
 mod context;
 mod holds;
 mod leaf;
+mod limits;
 mod listen;
 mod log;
 mod notify;

@@ -1,5 +1,6 @@
 //! The helper's sockets: bound by itself, with a lock that decides whose the path is, or taken from the service manager.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -34,6 +35,9 @@ impl std::error::Error for LockHeld {}
 pub(crate) struct Claim {
     path: PathBuf,
     directory: File,
+    lock_name: OsString,
+    /// Nobody else ever takes this name.
+    is_private: bool,
     _lock: File,
 }
 
@@ -54,8 +58,9 @@ struct Bound {
 }
 
 impl Claim {
-    /// Takes the lock beside the path. The lock file is never removed or replaced: two helpers would each have their own.
-    pub(crate) fn take(path: &Path) -> Result<Self> {
+    /// Takes the lock beside the path. The lock file is never removed or replaced, or two helpers would each have their own: but
+    /// that of a private helper, whose name is random, goes with its socket.
+    pub(crate) fn take(path: &Path, is_private: bool) -> Result<Self> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             bail!("{} is no path for a socket", path.display());
         };
@@ -67,7 +72,7 @@ impl Claim {
         require_private(&directory, parent)?;
         let mut lock_name = name.to_owned();
         lock_name.push(".lock");
-        let lock_path = parent.join(lock_name);
+        let lock_path = parent.join(&lock_name);
         let lock = OpenOptions::new()
             .write(true)
             .create(true)
@@ -80,6 +85,8 @@ impl Claim {
             Ok(()) => Ok(Self {
                 path: path.to_path_buf(),
                 directory,
+                lock_name,
+                is_private,
                 _lock: lock,
             }),
             Err(TryLockError::WouldBlock) => Err(LockHeld(path.to_path_buf()).into()),
@@ -200,14 +207,20 @@ impl Listener {
         let flags = nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW;
         let ours = fstatat(&bound.claim.directory, name, flags)
             .is_ok_and(|there| there.st_ino == bound.inode);
-        if ours
-            && let Err(errno) = unlinkat(&bound.claim.directory, name, UnlinkatFlags::NoRemoveDir)
-        {
-            crate::log::line(format_args!(
-                "remove {}: {errno}",
-                bound.claim.path.display()
-            ));
+        if !ours {
+            return;
         }
+        remove(&bound.claim, name);
+        if bound.claim.is_private {
+            remove(&bound.claim, &bound.claim.lock_name);
+        }
+    }
+}
+
+fn remove(claim: &Claim, name: &OsStr) {
+    if let Err(errno) = unlinkat(&claim.directory, name, UnlinkatFlags::NoRemoveDir) {
+        let path = claim.path.with_file_name(name);
+        crate::log::line(format_args!("remove {}: {errno}", path.display()));
     }
 }
 

@@ -14,6 +14,7 @@ use cgleaf_shared::wire::Mode;
 use crate::args::{OldScope, Options};
 use crate::cleaner::{self, Made};
 use crate::context::Scope;
+use crate::limits;
 use crate::log;
 use crate::write;
 
@@ -52,7 +53,7 @@ fn settle_once(
     }
     // Before the move: the cleaner stays outside.
     cleaner::start(&inherited(root, &scopes)?)?;
-    move_into(&scopes[0].dir)?;
+    move_into(options, root, &scopes[0].dir)?;
     Ok(scopes)
 }
 
@@ -126,7 +127,7 @@ fn given(root: &CgroupRoot, path: &CgroupPath) -> Result<Scope> {
     match root.open_path(path) {
         Err(error) if error.errno() == Some(libc::ENOENT) => {
             let parent = root.open_path(&parent)?;
-            write::make_dir(&parent, name)?;
+            make(root, &parent, name)?;
             let scope = marked(&parent, name)?;
             // Not before it is made: if it is somebody else who makes it, it is not ours to remove.
             cleaner::start(&[Made {
@@ -153,7 +154,7 @@ fn made_beneath(root: &CgroupRoot, above: &CgroupPath) -> Result<Scope> {
         name,
     };
     cleaner::start(std::slice::from_ref(&made))?;
-    write::make_dir(&made.parent, &made.name)?;
+    make(root, &made.parent, &made.name)?;
     marked(&made.parent, &made.name)
 }
 
@@ -167,21 +168,33 @@ fn marked(parent: &CgroupDir, name: &str) -> Result<Scope> {
     })
 }
 
-/// Moves this process into `helper/` beneath the scope directory.
-fn move_into(scope: &CgroupDir) -> Result<()> {
-    match write::make_dir(scope, HELPER_DIR) {
+/// Makes a cgroup; where a limit leaves no room for it, which.
+fn make(root: &CgroupRoot, parent: &CgroupDir, name: &str) -> Result<()> {
+    write::make_dir(parent, name).map_err(|error| match error.errno() {
         // mkdir(2) in a cgroup answers so at a limit, and only there.
-        Err(error) if error.errno() == Some(libc::EAGAIN) => {
-            return Err(error).context(
-                "cgroup.max.depth or cgroup.max.descendants, there or above, leaves no room",
-            );
+        Some(libc::EAGAIN) => {
+            let limit = limits::above(root, parent);
+            anyhow::Error::from(error).context(format!("{limit} leaves no room"))
         }
-        Err(error) if error.errno() != Some(libc::EEXIST) => {
+        _ => error.into(),
+    })
+}
+
+/// Moves this process into `helper/` beneath the scope directory.
+fn move_into(options: &Options, root: &CgroupRoot, scope: &CgroupDir) -> Result<()> {
+    let made = make(root, scope, HELPER_DIR);
+    let errno = |error: &anyhow::Error| error.downcast_ref::<IoError>().and_then(IoError::errno);
+    match made {
+        Err(error) if errno(&error) == Some(libc::EAGAIN) => return Err(error),
+        Err(error) if errno(&error) != Some(libc::EEXIST) => {
             return Err(error).context("is the cgroup delegated to this user?");
         }
         _ => {}
     }
     let own = scope.open_child(HELPER_DIR)?;
+    if made.is_ok() && options.mode == Mode::Direct {
+        write::set_attribute(&own, attributes::MADE, "1")?;
+    }
     let pid = Pid::own();
     write::control(&own, ControlFile::Procs, &pid.to_string())?;
     // A bind mount of a subtree shows other paths than /proc does: then nothing here would be where it seems.
@@ -195,6 +208,42 @@ fn move_into(scope: &CgroupDir) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Takes `helper/` away from a scope directory that was given, where a helper made it: its giver finds the directory as it was. One
+/// that a helper made itself has a cleaner, which sees to a helper's violent end too; here the next helper does. It stays where
+/// controllers are handed on beneath the directory: no process may go back into that then (EBUSY, cgroup-v2.rst).
+pub(crate) fn leave(scope: &CgroupDir) {
+    let is_made = |dir: &CgroupDir| matches!(dir.attribute(attributes::MADE), Ok(Some(_)));
+    let ours = scope.open_child(HELPER_DIR).is_ok_and(|own| is_made(&own));
+    if !ours || is_made(scope) {
+        return;
+    }
+    let own = Pid::own().to_string();
+    let left = write::control(scope, ControlFile::Procs, &own)
+        .and_then(|()| write::remove_dir(scope, HELPER_DIR));
+    if let Err(error) = left {
+        log::line(format_args!("{HELPER_DIR}/ stays: {error}"));
+    }
+}
+
+/// [`leave`]s at a start that fails further on.
+#[derive(Debug)]
+pub(crate) struct Leaving(CgroupDir);
+
+impl Leaving {
+    /// From the first of the scope directories, if there is any.
+    pub(crate) fn from(scopes: &[Scope], root: &CgroupRoot) -> Result<Option<Self>> {
+        let first = scopes.first();
+        let opened = first.map(|scope| root.open_path(scope.dir.path()));
+        Ok(opened.transpose()?.map(Self))
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        leave(&self.0);
+    }
 }
 
 /// The old scope directories that still are what a record says, and that no helper lives in.

@@ -409,6 +409,9 @@ impl Server {
         for id in ids {
             self.close(id);
         }
+        if let Some(scope) = self.state.context.scopes.first() {
+            crate::scope::leave(&scope.dir);
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use crate::quota::{self, Quota};
 use crate::rebuild;
 use crate::rehearse;
 use crate::sandbox::{self, Enforced, Item, LockDown, Reach};
-use crate::scope;
+use crate::scope::{self, Leaving};
 use crate::server::{Endpoints, Ends, Server};
 
 /// How long a shared helper stays without a session and a client.
@@ -73,9 +73,13 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
 
     umask(FileMode::from_bits_truncate(0o077));
     // The lock first: who loses the race for the socket leaves nothing behind.
-    let claim = options.socket.as_deref().map(Claim::take).transpose()?;
+    let claim = match &options.socket {
+        Some(path) => Some(Claim::take(path, options.private)?),
+        None => None,
+    };
     umask(FileMode::from_bits_truncate(0o022));
     let scopes = scopes(options, &ground)?;
+    let _leaving = Leaving::from(&scopes, &ground.root)?;
     umask(FileMode::from_bits_truncate(socket_umask(options.mode)));
     if let Some(claim) = claim {
         listeners.push(claim.bind()?);

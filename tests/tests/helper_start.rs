@@ -175,6 +175,28 @@ fn idle_it_ends_and_takes_its_sockets_name_with_it() {
     drop(client);
     assert!(wait_for(&mut helper.0).success());
     assert!(!lair.socket().exists());
+    assert_eq!(lair.cgroups(), [""; 0], "the directory is as it was given");
+}
+
+/// Its name is random, so that nobody will ever want its lock: a directory would fill with them.
+#[test]
+fn a_private_helper_takes_its_lock_with_it() {
+    let Some(lair) = Lair::without_helper(0) else {
+        return;
+    };
+    let (ours, theirs) = pair();
+    let mut command = lair.command(&["--private"]);
+    inherit(&mut command, &theirs);
+    let mut helper = Other(command.spawn().unwrap());
+    drop(theirs);
+    let first = Client::greet(ours).unwrap();
+    let lock = lair.socket().with_extension("sock.lock");
+    assert!(lock.exists(), "{}", lock.display());
+    drop(first);
+    assert!(wait_for(&mut helper.0).success());
+    assert!(!lair.socket().exists());
+    assert!(!lock.exists(), "{}", lock.display());
+    wait_until("its directories to go", || lair.cgroups().is_empty());
 }
 
 /// A session keeps it, also where no client is left: the child of a program whose own connection has ended.
@@ -307,9 +329,20 @@ fn a_start_that_fails_leaves_no_socket_and_says_why() {
         lair.command(&[]).env("NOTIFY_SOCKET", "/no/such/socket"),
         "NOTIFY_SOCKET",
     );
-    fs::remove_dir(lair.scope().join("helper")).unwrap();
+    assert_eq!(lair.cgroups(), [""; 0], "nothing stays of it");
     fs::write(lair.scope().join("cgroup.max.depth"), "0").unwrap();
-    fails(&mut lair.command(&[]), "cgroup.max.depth");
+    let limit = lair.scope().join("cgroup.max.depth");
+    fails(
+        &mut lair.command(&[]),
+        &format!("{} = 0 leaves no room", limit.display()),
+    );
+    // The same where the directory itself is to be made: only the limit that is reached is named.
+    fs::write(&limit, "7").unwrap();
+    let most = lair.scope().join("cgroup.max.descendants");
+    fs::write(&most, "0").unwrap();
+    let mut command = lair.command(&[]);
+    command.arg("--scope-dir").arg(lair.scope().join("new"));
+    fails(&mut command, &format!(": {} = 0 leaves", most.display()));
 }
 
 #[test]

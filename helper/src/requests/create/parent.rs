@@ -11,6 +11,7 @@ use super::Failure;
 use crate::authorise::{self, Caller};
 use crate::context::State;
 use crate::leaf;
+use crate::limits;
 use crate::place::{Domain, Place};
 use crate::refuse;
 use crate::table::DomainDir;
@@ -134,7 +135,7 @@ pub(super) fn cannot_hold(
             ),
         )),
         Some(libc::EAGAIN) => {
-            let limit = limit_above(state, parent);
+            let limit = limits::above(&state.context.root, parent);
             let next =
                 format!("{limit} is reached: destroy sessions, or `cgleaf gc` those that are over");
             Failure::Refused(refuse::kernel(RefusalCode::CgroupLimit, &error, &next))
@@ -150,30 +151,5 @@ pub(super) fn cannot_hold(
             "the helper may make no cgroup there: it must be delegated and writable",
         )),
         _ => error.into(),
-    }
-}
-
-/// The limits that stand above a directory, as the kernel has no way to say which one was hit.
-fn limit_above(state: &State, parent: &CgroupDir) -> String {
-    let mut found = Vec::new();
-    for path in parent.path().ancestors().take_while(|path| !path.is_root()) {
-        let Ok(dir) = state.context.root.open_path(&path) else {
-            continue;
-        };
-        for file in [ControlFile::MaxDescendants, ControlFile::MaxDepth] {
-            let value = dir.read(file).unwrap_or_default();
-            let value = String::from_utf8_lossy(value.trim_ascii()).into_owned();
-            if value != "max" && !value.is_empty() {
-                found.push(format!(
-                    "{} = {value}",
-                    dir.shown().join(file.name()).display()
-                ));
-            }
-        }
-    }
-    if found.is_empty() {
-        "cgroup.max.descendants or cgroup.max.depth above it".to_owned()
-    } else {
-        found.join(" or ")
     }
 }
