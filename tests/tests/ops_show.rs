@@ -353,11 +353,23 @@ fn a_closed_or_full_stdout_is_no_panic() {
         sandbox.bash("cgleaf doctor | true; cgleaf list >&-; echo $?"),
     );
     assert!(!closed.stderr.contains("panicked"), "{closed:?}");
-    let full = cgleaf_tests::frontend::finish(sandbox.bash("cgleaf --json doctor > /dev/full"));
-    full.expect(1);
-    assert!(
-        full.stderr.contains("write the answer") || full.stderr.is_empty(),
-        "{full:?}"
-    );
-    assert!(!full.stderr.contains("panicked"), "{full:?}");
+    for (words, code) in [
+        ("doctor", 1),
+        ("doctor --json", 1),
+        ("list --json", 1),
+        ("gc --json", 1),
+        ("start --json -- true", 1),
+        ("show nobody --json", 3),
+        ("no-such-command --json", 2),
+        ("completions bash", 1),
+        ("--help", 1),
+        ("--version", 1),
+    ] {
+        let script = format!("cgleaf {words} >/dev/full");
+        let full = cgleaf_tests::frontend::finish(sandbox.bash(&script));
+        full.expect(code);
+        let said = "writing standard output: No space left on device";
+        assert!(full.stderr.contains(said), "{words}: {full:?}");
+        assert!(!full.stderr.contains("panicked"), "{words}: {full:?}");
+    }
 }

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use crate::error::{Code, Error, OrCode, Result};
 
+/// What is said where an answer cannot be written.
+const WRITING_STDOUT: &str = "writing standard output";
+
 /// Where a command's answer goes, and in which form.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Output {
@@ -59,22 +62,27 @@ impl Output {
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
             other => other
                 .or_code(Code::Internal)
-                .map_err(|error| error.while_doing("write the answer")),
+                .map_err(|error| error.while_doing(WRITING_STDOUT)),
         }
     }
 
     /// Answers with a failure. A program's stdout is its own, so that run, exec and start write on stderr alone.
     pub(super) fn fail(&self, error: &Error, launches: bool) {
-        if self.json && !launches {
-            let envelope = failure_envelope(self.command, error);
-            let _ = writeln!(std::io::stdout(), "{envelope}");
-        } else {
-            let _ = writeln!(
-                std::io::stderr(),
-                "cgleaf {}: {}",
-                self.command,
-                printable(error.message())
-            );
+        if !self.json || launches {
+            return self.trouble(error.message());
+        }
+        let mut stdout = std::io::stdout().lock();
+        let envelope = failure_envelope(self.command, error);
+        let written = writeln!(stdout, "{envelope}").and_then(|()| stdout.flush());
+        match written {
+            Err(why) if why.kind() != std::io::ErrorKind::BrokenPipe => {
+                // Somebody has to hear of the failure itself, too; it may be this one.
+                if !error.message().starts_with(WRITING_STDOUT) {
+                    self.trouble(error.message());
+                }
+                stdout_failed(self.command, &why);
+            }
+            _ => {}
         }
     }
 
@@ -94,6 +102,15 @@ impl Output {
             let _ = writeln!(std::io::stderr(), "cgleaf: {}", printable(text));
         }
     }
+}
+
+/// One line on stderr: whoever was to read the answer gets none.
+pub(super) fn stdout_failed(command: &str, why: &std::io::Error) {
+    let space = if command.is_empty() { "" } else { " " };
+    let _ = writeln!(
+        std::io::stderr(),
+        "cgleaf{space}{command}: {WRITING_STDOUT}: {why}"
+    );
 }
 
 /// One line on stderr for an operation, where `--verbose` asks for it.

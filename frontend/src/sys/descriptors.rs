@@ -43,7 +43,7 @@ pub(crate) fn put_at(fd: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
     if fd.as_raw_fd() == number {
         return set_close_on_exec(number, false);
     }
-    // SAFETY: integers only; the callers are between fork and exec and own every descriptor of the process.
+    // SAFETY: integers only; the callers own every descriptor of the process: they are between fork and exec, or have no thread beside them.
     answer(unsafe { libc::dup2(fd.as_raw_fd(), number) }).map(|_| ())
 }
 

@@ -4,6 +4,8 @@
 use std::ffi::{CStr, CString, c_char};
 use std::io;
 
+use super::signals::{Disposition, set_file_size_signal};
+
 /// A file with its arguments and environment.
 #[derive(Debug)]
 pub(crate) struct Image {
@@ -52,10 +54,12 @@ impl Image {
     /// Becomes that program, which keeps every descriptor that is not close-on-exec. A script without an interpreter line
     /// is given to sh(1), as execvp(3) does. It comes back only with an error.
     pub(crate) fn execute(&self) -> io::Error {
-        let error = self.execve(&self.path, &self.arguments);
+        set_file_size_signal(Disposition::Default);
+        let mut error = self.execve(&self.path, &self.arguments);
         if error.raw_os_error() == Some(libc::ENOEXEC) {
-            return self.execve(SHELL, &self.as_script);
+            error = self.execve(SHELL, &self.as_script);
         }
+        set_file_size_signal(Disposition::Ignore);
         error
     }
 

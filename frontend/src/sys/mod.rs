@@ -14,6 +14,8 @@ pub(crate) use descriptors::{close_all_but, close_from, own_copy_from, put_at, s
 pub(crate) use exec::Image;
 pub(crate) use fork::{Forked, clone_into_cgroup, exit_now, fork};
 pub(crate) use inherited::pipe_was_ignored;
+#[cfg(feature = "cli")]
+pub(crate) use signals::outlive_large_files;
 pub(crate) use signals::{
     Disposition, all_signals_to_default, disposition, set_disposition, signal_child,
 };

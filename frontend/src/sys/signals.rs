@@ -1,5 +1,7 @@
 //! Signals' dispositions.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 /// What a process does with a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disposition {
@@ -31,6 +33,25 @@ pub(crate) fn set_disposition(signal: i32, disposition: Disposition) {
     };
     // SAFETY: neither value is a handler's address: no code of ours ever runs in a signal's context.
     unsafe { libc::signal(signal, handler) };
+}
+
+/// Whether this process has made a write beyond RLIMIT_FSIZE an error (EFBIG) instead of its end (SIGXFSZ, setrlimit(2)).
+static OUTLIVES_LARGE_FILES: AtomicBool = AtomicBool::new(false);
+
+/// From now on a write beyond RLIMIT_FSIZE is an error. A program that is executed finds the signal as this process did.
+#[cfg(feature = "cli")]
+pub(crate) fn outlive_large_files() {
+    if disposition(libc::SIGXFSZ) == Disposition::Default {
+        set_disposition(libc::SIGXFSZ, Disposition::Ignore);
+        OUTLIVES_LARGE_FILES.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What [`outlive_large_files`] has changed, changed back for an execve(2), or changed again after one that failed.
+pub(super) fn set_file_size_signal(disposition: Disposition) {
+    if OUTLIVES_LARGE_FILES.load(Ordering::Relaxed) {
+        set_disposition(libc::SIGXFSZ, disposition);
+    }
 }
 
 /// Every signal's default. SIGKILL and SIGSTOP are refused, which is fine.
