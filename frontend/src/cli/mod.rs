@@ -28,6 +28,7 @@ pub(crate) const BEFORE_THE_PROGRAM: u8 = 125;
 /// Runs the command line.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     crate::launch::this_program_can_serve();
+    crate::sys::outlive_large_files();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let cli = match parse::parse(&arguments) {
         Ok(cli) => cli,
@@ -50,10 +51,15 @@ fn run(cli: Cli) -> u8 {
     let launches = cli.command.launches();
     let gives_stdout_away = args::gives_stdout_away(cli.command.name());
     let output = output::Output::new(cli.command.name(), cli.global.json, cli.global.quiet);
-    let answer = Context::new(&cli.global, output).and_then(|context| {
-        commands::run(&context, cli.command)
-            .map_err(|error| suggest::with_suggestion(&context, error))
-    });
+    let answer = match Context::new(&cli.global, output) {
+        Ok(context) => commands::run(&context, cli.command)
+            .map_err(|error| suggest::with_suggestion(&context, error)),
+        // What is wrong here is what doctor is asked for.
+        Err(error) if matches!(cli.command, Command::Doctor) => {
+            commands::doctor::without_a_place(&output, &error)
+        }
+        Err(error) => Err(error),
+    };
     match answer {
         Ok(status) => status,
         Err(error) => {
@@ -72,8 +78,11 @@ fn usage(error: &clap::Error, arguments: &[OsString]) -> u8 {
     use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
     if matches!(error.kind(), DisplayHelp | DisplayVersion) {
         return match error.print() {
-            Ok(()) => 0,
-            Err(_) => Code::Internal.exit_status(),
+            Err(why) if why.kind() != std::io::ErrorKind::BrokenPipe => {
+                output::stdout_failed("", &why);
+                Code::Internal.exit_status()
+            }
+            _ => 0,
         };
     }
     let ours = arguments.iter().take_while(|argument| *argument != "--");

@@ -24,6 +24,16 @@ pub(super) fn mute(path: &Path) -> Error {
         Code::HelperUnreachable,
         format!("the helper at {path} does not answer; is it stopped or frozen?"),
     )
+    .with(UNANSWERED, path.to_string())
+}
+
+/// The detail of an error that says where nobody answered.
+const UNANSWERED: &str = "unanswered";
+
+/// The socket at which somebody listens and did not answer in time, if that is what the error says.
+#[cfg(feature = "cli")]
+pub(crate) fn unanswered_at(error: &Error) -> Option<&Path> {
+    error.details().get(UNANSWERED)?.as_str().map(Path::new)
 }
 
 /// A helper's refusal as an error of ours.

@@ -11,11 +11,13 @@ mod wait;
 
 pub use connection::Client;
 pub use deadline::Deadline;
+#[cfg(feature = "cli")]
+pub(crate) use errors::unanswered_at;
 pub(crate) use errors::{has_ended, refused};
 pub use finder::{Looked, find, find_all, open, places};
 pub(crate) use finder::{is_absent, is_named, unanswered};
-pub(crate) use patience::Patience;
+pub(crate) use patience::{Patience, is_mute as is_known_mute};
 pub(crate) use unreachable::Unreachable;
 #[cfg(feature = "cli")]
-pub(crate) use unreachable::serving_pid;
+pub(crate) use unreachable::{locking_pid, serving_pid};
 pub use wait::{LeafEvents, WaitEnd};

@@ -82,7 +82,7 @@ pub(super) fn note_mute(socket: &Path) {
 }
 
 /// Whether it is known already that nobody answers there.
-pub(super) fn is_mute(socket: &Path) -> bool {
+pub(crate) fn is_mute(socket: &Path) -> bool {
     BOUNDS.with_borrow(|bounds| {
         bounds
             .as_ref()

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use cgleaf_shared::process::{Pid, Proc, SignalHandle};
 use nix::sys::stat::{major, minor};
 
-use super::Client;
+use super::{Client, is_absent};
+use crate::error::Error;
 
 /// Such a helper.
 #[derive(Debug)]
@@ -31,7 +32,9 @@ impl Unreachable {
         };
         // What is held is the one that has the lock, if it has that still, and it is a helper of this socket.
         let same = lock_holder(socket) == Some(pid) && is_helper_of(pid, socket);
-        (same && Client::connect(socket).is_err()).then_some(found)
+        // One that only does not answer has its socket still.
+        let is_gone = |error: Error| is_absent(&error);
+        (same && Client::connect(socket).is_err_and(is_gone)).then_some(found)
     }
 
     /// The socket that it had.
@@ -89,6 +92,12 @@ fn holder_of(locks: &str, file: &str) -> Option<Pid> {
 pub(crate) fn serving_pid(socket: &Path) -> Option<Pid> {
     let pid = Pid::new(Client::connect(socket).ok()?.peer_pid()?)?;
     is_helper_of(pid, socket).then_some(pid)
+}
+
+/// The helper that has the lock of a socket, without a word to it: it may not take any.
+#[cfg(feature = "cli")]
+pub(crate) fn locking_pid(socket: &Path) -> Option<Pid> {
+    lock_holder(socket).filter(|pid| is_helper_of(*pid, socket))
 }
 
 fn is_helper_of(pid: Pid, socket: &Path) -> bool {

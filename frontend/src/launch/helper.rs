@@ -9,7 +9,9 @@ use cgleaf_shared::wire::{Created, NewSession, Refusal, RefusalCode, Reply, Requ
 
 use super::Site;
 use super::start_helper::{self, Way};
-use crate::client::{Client, Deadline, Unreachable, interest, is_named, places, refused};
+use crate::client::{
+    Client, Deadline, Unreachable, interest, is_known_mute, is_named, places, refused,
+};
 use crate::error::{Code, Error, Result};
 
 /// What a helper answered.
@@ -199,6 +201,8 @@ impl<'a> Search<'a> {
             }
             match Client::connect(&socket) {
                 Err(error) if is_named(&named_by) => return Err(error),
+                // Whoever has limits to his patience is told, and starts no other one in its place.
+                Err(error) if is_known_mute(&socket) => return Err(error),
                 // That nobody is there is the usual case, and told by doctor.
                 Err(error) if error.code() == Code::HelperUnreachable => {}
                 Err(error) => self.said.push(error.message().to_owned()),
@@ -278,6 +282,7 @@ impl<'a> Search<'a> {
         let (reply, descriptor) = match client.call_full(self.request, None, self.deadline) {
             Ok(answer) => answer,
             // Before Welcome nothing was done: that one is just ending, or did not start.
+            Err(error) if is_known_mute(client.path()) => return Err(error),
             Err(error) if error.code() == Code::HelperUnreachable && client.welcome().is_none() => {
                 self.said.push(error.message().to_owned());
                 return Ok(Attempt::Again);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use cgleaf_shared::cgroup::own_path;
 use cgleaf_shared::id::{Nonce, Uid};
 use cgleaf_shared::wire::Mode;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -85,11 +86,7 @@ impl Way {
             Manager::User
         };
         if manager == Manager::User && user_runtime_directory().is_none() {
-            return Err(Error::new(
-                Code::Unsupported,
-                "there is no user manager here (no /run/user/UID/systemd/private): log in through PAM, or run \
-                 `loginctl enable-linger`",
-            ));
+            return Err(Error::new(Code::Unsupported, no_user_manager()));
         }
         Ok(Self::Scope {
             manager,
@@ -212,6 +209,18 @@ impl Way {
             }
         }
         environment
+    }
+}
+
+/// A service's user need not be one who can log in, and his manager could not move him out of there.
+fn no_user_manager() -> String {
+    let none = format!(
+        "there is no user manager here (no /run/user/{}/systemd/private)",
+        Uid::effective()
+    );
+    match own_path().ok().and_then(|own| own.service()) {
+        Some(service) => format!("{none}, and this process is in {service}"),
+        None => format!("{none}: log in through PAM, or run `loginctl enable-linger`"),
     }
 }
 

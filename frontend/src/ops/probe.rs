@@ -1,6 +1,5 @@
 //! A leaf made and removed again, to see what can be had here.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use cgleaf_shared::attestation::{Verdict, verify};
@@ -19,8 +18,8 @@ const FREEZE: Duration = Duration::from_secs(2);
 /// What was seen on the leaf.
 #[derive(Debug)]
 pub struct Probe {
-    /// The helper that made it.
-    pub socket: PathBuf,
+    /// The helper that made it, still connected: a private one lives as long as it has a client.
+    pub client: Client,
     /// Where it was.
     pub leaf: CgroupPath,
     /// Whether it had `cgroup.kill`; `None` where the leaf cannot be seen from here, as in a container.
@@ -61,7 +60,7 @@ pub fn probe_leaf(reach: &Reach) -> Result<Probe> {
         Err(error) => Some(error.message().to_owned()),
     };
     Ok(Probe {
-        socket: client.path().to_path_buf(),
+        client,
         leaf: attestation.leaf_path.clone(),
         kill,
         freezer,

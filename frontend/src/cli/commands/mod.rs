@@ -3,7 +3,7 @@
 mod adopt;
 mod completions;
 mod destroy;
-mod doctor;
+pub(super) mod doctor;
 mod exec;
 mod freeze;
 mod gc;

@@ -7,7 +7,11 @@ use nix::errno::Errno;
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 
 use super::guard;
+use super::restrictions::writable;
+use super::words::shell;
 use crate::base::Base;
+use crate::client::{locking_pid, unanswered_at};
+use crate::error::Error;
 
 /// The length of `sun_path` without its final zero (unix(7)).
 const LONGEST_SOCKET_PATH: usize = 107;
@@ -25,6 +29,16 @@ pub(super) enum Cause {
     LongPath(PathBuf),
     /// Others may use this directory of ours.
     OpenToOthers(PathBuf),
+    /// /proc shows processes alone: `ProcSubset=pid` of a unit, `subset=pid` of the mount (proc(5)).
+    ProcessesAlone,
+    /// This directory of ours is on a file system that cannot be written.
+    ReadOnlyPlace(PathBuf),
+    /// Nothing can be written to a file (RLIMIT_FSIZE).
+    FileSize,
+    /// No more processes can be made.
+    Processes,
+    /// Somebody listens there and does not answer.
+    Mute(PathBuf),
 }
 
 impl Cause {
@@ -44,6 +58,24 @@ impl Cause {
         }
     }
 
+    /// The cause by which nothing can be started at all.
+    pub(super) fn of_nothing_started(error: &Error) -> Option<Self> {
+        let says = |what: &str| error.message().contains(what);
+        if let Some(socket) = unanswered_at(error) {
+            Some(Self::Mute(socket.to_path_buf()))
+        } else if says("SIGSYS") {
+            Some(Self::Filter)
+        } else if says("/proc/sys/") && !Path::new("/proc/sys").exists() {
+            Some(Self::ProcessesAlone)
+        } else if says(&os_text(Errno::EFBIG)) {
+            Some(Self::FileSize)
+        } else if says(&os_text(Errno::EAGAIN)) || says(Errno::EAGAIN.desc()) {
+            Some(Self::Processes)
+        } else {
+            None
+        }
+    }
+
     /// What ends it.
     pub(super) fn advice(&self) -> String {
         match self {
@@ -60,9 +92,42 @@ impl Cause {
                 socket.display()
             ),
             Self::OpenToOthers(directory) => {
-                format!("`chmod 700 {}`: others may use it", directory.display())
+                format!("`chmod 700 {}`: others may use it", shell(directory))
             }
+            Self::ProcessesAlone => "let /proc show more than processes here: `ProcSubset=all` of a unit; else mount it without subset=pid"
+                .to_owned(),
+            Self::ReadOnlyPlace(directory) => format!(
+                "let {} be written (of a unit: `{}`), or set XDG_RUNTIME_DIR, or XDG_STATE_HOME, to a directory of yours that can be",
+                directory.display(),
+                writable(directory)
+            ),
+            Self::FileSize => {
+                "let files be written: raise the limit on their size (`ulimit -f unlimited`; of a unit: `LimitFSIZE=infinity`)".to_owned()
+            }
+            Self::Processes => "let more processes be made: raise `ulimit -u`, or pids.max of a cgroup around this process (of a unit: \
+                                `TasksMax=`)"
+                .to_owned(),
+            Self::Mute(socket) => unmute(socket),
         }
+    }
+}
+
+/// As the standard library tells it.
+fn os_text(errno: Errno) -> String {
+    std::io::Error::from(errno).to_string()
+}
+
+/// A helper that ends lets its sessions go on; one that is held still cannot end by SIGTERM.
+fn unmute(socket: &Path) -> String {
+    match locking_pid(socket) {
+        Some(pid) => format!(
+            "let that helper go on, by `kill -CONT {pid}` or by a thaw of its cgroup; or `kill -KILL {pid}`: its sessions go on, and \
+             the next command starts another helper that takes them over"
+        ),
+        None => format!(
+            "see to the helper that has {}: restart its service, or name no such socket",
+            socket.display()
+        ),
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use cgleaf_shared::cgroup::{CgroupRoot, Layout, cgroup2_mounts, layout, own_mountinfo, own_path};
+use nix::sys::utsname::uname;
 use serde_json::{Value, json};
 
 use super::guard::guarded;
@@ -45,6 +47,11 @@ impl fmt::Display for Check {
     }
 }
 
+/// A check that gave no answer, and why.
+pub(super) fn unknown(name: &'static str, why: &str) -> Check {
+    Check::new(name, None, format!("cannot be told: {why}"))
+}
+
 /// What the kernel has, and how it is set up.
 pub(super) fn of_the_kernel() -> Vec<Check> {
     vec![
@@ -59,10 +66,12 @@ pub(super) fn of_the_kernel() -> Vec<Check> {
 }
 
 fn kernel() -> Check {
-    const PATH: &str = "/proc/sys/kernel/osrelease";
-    match std::fs::read_to_string(PATH) {
-        Ok(release) => Check::new("kernel", None, format!("Linux {}", release.trim())),
-        Err(error) => Check::new("kernel", None, format!("read {PATH}: {error}")),
+    match uname() {
+        Ok(told) => {
+            let release = told.release().to_string_lossy();
+            Check::new("kernel", None, format!("Linux {release}"))
+        }
+        Err(errno) => Check::new("kernel", None, format!("uname(2): {errno}")),
     }
 }
 
@@ -100,7 +109,7 @@ fn namespaces() -> Check {
 fn layout_check() -> Check {
     let mounts = match own_mountinfo() {
         Ok(mounts) => mounts,
-        Err(error) => return Check::new("layout", None, error.to_string()),
+        Err(error) => return unknown("layout", &error.to_string()),
     };
     let name = match layout(&mounts) {
         Layout::Pure => "cgroup2 alone",
@@ -140,7 +149,11 @@ fn root_check() -> Check {
 
 /// A move waits for a grace period of the kernel unless the mount favours moves.
 fn moves() -> Check {
-    let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+    const PATH: &str = "/proc/self/mounts";
+    let mounts = match std::fs::read_to_string(PATH) {
+        Ok(mounts) => mounts,
+        Err(error) => return unknown("moves", &format!("read {PATH}: {error}")),
+    };
     let favoured = mounts
         .lines()
         .any(|line| line.contains(" cgroup2 ") && line.contains("favordynmods"));
@@ -153,13 +166,18 @@ fn moves() -> Check {
 }
 
 fn seccomp() -> Check {
-    match std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail") {
+    const PATH: &str = "/proc/sys/kernel/seccomp/actions_avail";
+    match std::fs::read_to_string(PATH) {
         Ok(actions) => Check::new(
             "seccomp",
             Some(actions.contains("kill_process")),
             format!("actions: {}", actions.trim()),
         ),
-        Err(error) => Check::new("seccomp", Some(false), error.to_string()),
+        // Without /proc/sys nothing is said of it (ProcSubset=pid).
+        Err(error) if !Path::new("/proc/sys/kernel").exists() => {
+            unknown("seccomp", &format!("read {PATH}: {error}"))
+        }
+        Err(error) => Check::new("seccomp", Some(false), format!("read {PATH}: {error}")),
     }
 }
 

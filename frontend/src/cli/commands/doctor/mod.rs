@@ -4,68 +4,136 @@ mod advice;
 mod cause;
 mod checks;
 mod guard;
+mod private;
 mod processes;
+mod restrictions;
 mod systemd;
 mod trial;
+mod unit;
+mod words;
 
 use std::io::Write;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::super::context::Context;
+use super::super::output::Output;
 use super::super::output::one_line;
 use super::helper::{describe, looked_json};
-use crate::client::Client;
-use crate::error::{Code, Result};
+use crate::client::{Deadline, Patience, unanswered_at};
+use crate::error::{Code, Error, Result};
 use crate::ops::{Probe, probe_leaf};
 use crate::records::Tier;
 
 use advice::Advice;
 use checks::Check;
 
+/// How long each helper has for an answer, and all of them together. `run` waits longer; nobody asks doctor in order to wait.
+const PATIENCE: Duration = Duration::from_secs(2);
+const ALL_PATIENCE: Duration = Duration::from_secs(6);
+
 /// Says what cgleaf can do here. 0 with the cgroup tier, 12 without it.
 pub(super) fn run(context: &Context) -> Result<u8> {
-    let reach = context.reach();
-    let probe = guard::no_call_kills().and_then(|()| probe_leaf(&reach));
-    let trial = trial::run(context);
-    // Whom nothing could be asked of was not looked for.
-    let (mut clients, looked) = match guard::no_call_kills() {
-        Ok(()) => reach.helpers(),
-        Err(_) => (Vec::new(), Vec::new()),
-    };
-    let helper = the_one_taken(&mut clients, &probe).map(describe);
-    let mut checks = checks::of_the_kernel();
-    checks.extend(checks::of_the_leaf(&probe));
-    checks.push(checks::of_the_service(&probe));
-    checks.extend(checks::of_our_places(&context.base, reach.store().err()));
-    checks.extend(systemd::checks());
-    checks.extend(processes::checks());
-    checks.extend(helper.as_ref().map(checks::of_the_sandbox));
-    let verdict = Verdict::of(&probe, &trial, &Advice { context });
-    let result = json!({
-        "tier": verdict.tier.map(Tier::name),
-        "reason": verdict.reason,
-        "advice": verdict.advice,
-        "helper": helper,
-        "looked": looked_json(&looked),
-        "checks": checks.iter().map(Check::to_json).collect::<Vec<_>>(),
-    });
-    context
-        .output
-        .answer(&result, |out| text(&verdict, &result, &checks, out))?;
-    Ok(match verdict.tier {
-        Some(Tier::Cgroup) => 0,
-        Some(Tier::Group) | None => Code::Unsupported.exit_status(),
-    })
+    Findings::of(context).tell(&context.output)
 }
 
-/// The helper that made the leaf, else the first that answers.
-fn the_one_taken<'a>(clients: &'a mut [Client], probe: &Result<Probe>) -> Option<&'a mut Client> {
-    let made = probe.as_ref().ok().map(|probe| probe.socket.as_path());
-    let found = clients
-        .iter()
-        .position(|client| Some(client.path()) == made);
-    clients.get_mut(found.unwrap_or(0))
+/// The same where not even a place for records can be told: nothing is started then.
+pub(in crate::cli) fn without_a_place(output: &Output, error: &Error) -> Result<u8> {
+    let mut checks = checks::of_the_kernel();
+    checks.push(Check::new("base", Some(false), error.message()));
+    checks.extend(systemd::checks(None));
+    checks.extend(processes::checks());
+    let findings = Findings {
+        verdict: Verdict::none(error, advice::to_run(error)),
+        helper: Value::Null,
+        looked: Vec::new(),
+        checks,
+    };
+    findings.tell(output)
+}
+
+/// All that is told.
+struct Findings {
+    verdict: Verdict,
+    helper: Value,
+    looked: Vec<Value>,
+    checks: Vec<Check>,
+}
+
+impl Findings {
+    fn of(context: &Context) -> Self {
+        let _each = Patience::for_each(PATIENCE);
+        let _all = Patience::until(Deadline::after(ALL_PATIENCE));
+        let reach = context.reach();
+        let mut probe = guard::no_call_kills().and_then(|()| probe_leaf(&reach));
+        let trial = tried(context, &probe);
+        // Whom nothing could be asked of was not looked for.
+        let (mut clients, looked) = match guard::no_call_kills() {
+            Ok(()) => reach.helpers(),
+            Err(_) => (Vec::new(), Vec::new()),
+        };
+        // The one that made the leaf, else the first that answers.
+        let taken = match &mut probe {
+            Ok(probe) => Some(&mut probe.client),
+            Err(_) => clients.first_mut(),
+        };
+        let helper = taken.map(describe);
+        let mut checks = checks::of_the_kernel();
+        checks.extend(checks::of_the_leaf(&probe));
+        checks.push(checks::of_the_service(&probe));
+        checks.extend(checks::of_our_places(&context.base, reach.store().err()));
+        checks.extend(systemd::checks(
+            probe.as_ref().ok().map(|probe| &probe.leaf),
+        ));
+        checks.extend(processes::checks());
+        checks.extend(helper.as_ref().map(checks::of_the_sandbox));
+        let verdict = Verdict::of(&probe, &trial, &Advice { context });
+        if let Ok(probe) = probe {
+            private::end(context, probe.client);
+        }
+        Self {
+            verdict,
+            helper: helper.unwrap_or(Value::Null),
+            looked: looked_json(&looked),
+            checks,
+        }
+    }
+
+    fn tell(&self, output: &Output) -> Result<u8> {
+        let Self {
+            verdict, checks, ..
+        } = self;
+        let result = json!({
+            "tier": verdict.tier.map(Tier::name),
+            "reason": verdict.reason,
+            "advice": verdict.advice,
+            "helper": self.helper,
+            "looked": self.looked,
+            "checks": checks.iter().map(Check::to_json).collect::<Vec<_>>(),
+        });
+        output.answer(&result, |out| text(verdict, &result, checks, out))?;
+        Ok(match verdict.tier {
+            Some(Tier::Cgroup) => 0,
+            Some(Tier::Group) | None => Code::Unsupported.exit_status(),
+        })
+    }
+}
+
+/// Which tier a program was given. Where somebody listens and does not answer, `run` would wait for him, and fail.
+fn tried(context: &Context, probe: &Result<Probe>) -> Result<Tier> {
+    match probe {
+        Err(error) if unanswered_at(error).is_some() => Err(error.clone().followed_by(format!(
+            "doctor has waited {} s for it; `cgleaf run` does so for {} s, and starts nothing then",
+            PATIENCE.as_secs(),
+            Deadline::REQUEST.as_secs()
+        ))),
+        // A private helper is made of this very process's sandbox: one does for both.
+        Ok(probe) if private::is_one(context, &probe.client) => {
+            trial::run(context, Some(probe.client.path()), true)
+        }
+        _ => trial::run(context, context.socket.as_deref(), probe.is_ok()),
+    }
 }
 
 /// Which tier, and why.
@@ -83,7 +151,7 @@ impl Verdict {
                 tier: Some(Tier::Cgroup),
                 reason: format!(
                     "a leaf was made and removed by the helper at {}, and a program ran in another",
-                    probe.socket.display()
+                    probe.client.path().display()
                 ),
                 advice: (probe.kill == Some(false)).then(|| {
                     "this kernel has no cgroup.kill: ends are proven all the same, member by member; 5.14 has it"
@@ -105,11 +173,16 @@ impl Verdict {
                 reason: "an empty leaf could be had, and yet a program did not get one".to_owned(),
                 advice: Some(advice.to_have_leaves("")),
             },
-            (Err(error), _) => Self {
-                tier: None,
-                reason: format!("no program is started here: {}", error.message()),
-                advice: Some(advice.to_run(error)),
-            },
+            (Err(error), _) => Self::none(error, advice.to_run(error)),
+        }
+    }
+
+    /// Nothing is started.
+    fn none(error: &Error, advice: String) -> Self {
+        Self {
+            tier: None,
+            reason: format!("no program is started here: {}", error.message()),
+            advice: Some(advice),
         }
     }
 

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use cgleaf_shared::process::{Autogroup, Pid, Pidfd, Proc, State};
+use cgleaf_shared::cgroup::{own_mountinfo, proc_hides_processes};
+use cgleaf_shared::process::{Autogroup, Pid, Pidfd, Proc, ReadError, State};
 use nix::sys::prctl::{get_child_subreaper, set_child_subreaper};
 
-use super::checks::Check;
+use super::checks::{Check, unknown};
 use super::guard::guarded;
 
 pub(super) fn checks() -> Vec<Check> {
@@ -27,7 +28,11 @@ fn pidfd() -> Check {
 }
 
 fn children() -> Check {
-    let there = Path::new("/proc/thread-self/children").exists();
+    const PATH: &str = "/proc/thread-self/children";
+    let there = Path::new(PATH).exists();
+    if !there && !Path::new("/proc/thread-self").exists() {
+        return unknown("children", &format!("there is no {PATH}"));
+    }
     let detail = if there {
         "/proc tells the children of a thread"
     } else {
@@ -78,13 +83,20 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// Whether PID 1 reaps, by the zombies that wait for it. A zombie of our own making would stay for good where it does not.
 fn reaping() -> Check {
-    let waiting = zombies_of_init();
+    let waiting = match zombies_of_init() {
+        Ok(waiting) => waiting,
+        Err(error) => return unknown("reaping", &error.to_string()),
+    };
     if waiting.is_empty() {
-        return Check::new("reaping", None, "no zombie waits for PID 1");
+        return if own_mountinfo().is_ok_and(|mounts| proc_hides_processes(&mounts)) {
+            unknown("reaping", "/proc hides processes (hidepid)")
+        } else {
+            Check::new("reaping", None, "no zombie waits for PID 1")
+        };
     }
     for look in 1..=LOOKS {
         std::thread::sleep(BETWEEN_LOOKS);
-        let still = zombies_of_init();
+        let still = zombies_of_init().unwrap_or_default();
         let stayed = waiting.iter().filter(|pid| still.contains(pid)).count();
         if let Some(check) = what_the_zombies_say(look, waiting.len(), stayed) {
             return check;
@@ -119,19 +131,13 @@ fn what_the_zombies_say(look: u32, waiting: usize, stayed: usize) -> Option<Chec
     ))
 }
 
-fn zombies_of_init() -> Vec<Pid> {
-    let Ok(proc) = Proc::system() else {
-        return Vec::new();
-    };
+fn zombies_of_init() -> Result<Vec<Pid>, ReadError> {
+    let proc = Proc::system()?;
     let is_one = |pid: &Pid| {
         let stat = proc.process(*pid).and_then(|directory| directory.stat());
         stat.is_ok_and(|stat| stat.state == State::Zombie && stat.parent == Some(Pid::INIT))
     };
-    proc.pids()
-        .unwrap_or_default()
-        .into_iter()
-        .filter(is_one)
-        .collect()
+    Ok(proc.pids()?.into_iter().filter(is_one).collect())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use cgleaf_shared::cgroup::CgroupPath;
 use cgleaf_shared::id::Uid;
 
 use super::checks::Check;
@@ -18,12 +19,13 @@ pub(super) fn user_manager_socket(uid: Uid) -> PathBuf {
     PathBuf::from(format!("/run/user/{uid}/systemd/private"))
 }
 
-pub(super) fn checks() -> Vec<Check> {
+/// `leaf`: where one was made, if it could be.
+pub(super) fn checks(leaf: Option<&CgroupPath>) -> Vec<Check> {
     let mut found = vec![init()];
     if is_init() {
         found.push(version());
         found.push(user_manager());
-        found.push(lingering());
+        found.push(lingering(leaf));
     }
     found
 }
@@ -88,11 +90,18 @@ fn user_manager() -> Check {
 }
 
 /// Ten seconds after the last login without it, the user manager and every scope of it end.
-fn lingering() -> Check {
-    if Uid::effective() == Uid::ROOT {
+fn lingering(leaf: Option<&CgroupPath>) -> Check {
+    let uid = Uid::effective();
+    if uid == Uid::ROOT {
         return Check::new("lingering", None, "root's sessions survive every logout");
     }
-    let Some(lingers) = lingers(Uid::effective()) else {
+    let manager = format!("user@{uid}.service");
+    let is_the_managers = |path: &CgroupPath| path.as_str().split('/').any(|part| part == manager);
+    if !leaf.is_some_and(is_the_managers) {
+        let detail = "what is started here does not lie beneath the user manager, which ends with the last logout";
+        return Check::new("lingering", None, detail);
+    }
+    let Some(lingers) = lingers(uid) else {
         return Check::new("lingering", None, "this user has no name");
     };
     let detail = if lingers {

@@ -1,41 +1,53 @@
 //! A program run as anybody would run one, to see which tier `run` uses here: nothing but `run` itself can tell.
 
+mod in_its_place;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use cgleaf_shared::id::SessionId;
 use nix::fcntl::OFlag;
 use nix::libc;
 use nix::unistd::pipe2;
 use serde_json::Value;
 
 use super::super::super::context::Context;
+use super::cause::Cause;
 use super::guard::KILLED;
 use crate::error::{Code, Error, OrCode, Result};
-use crate::records::{Store, Tier};
+use crate::launch::TierWanted;
+use crate::records::{Found, Phase, Store, Tier};
 use crate::sys;
 
 /// The trial's program only says its version; this bounds a machine on which even that hangs.
 const LIMIT: &str = "--timeout=30s";
 
-/// Which tier `run` uses, or why it starts nothing.
-pub(super) fn run(context: &Context) -> Result<Tier> {
-    let session = SessionId::generate()?;
-    let status = status_line(context, &session);
-    // It is over, and nobody asked for it. A record that is not there was never written, or a helper keeps the session.
-    if let Ok(store) = Store::open(&context.base) {
-        let _ = store.forget(&session);
+/// Which tier `run` uses, or why it starts nothing. `socket`: the only helper to ask; `has_leaf`: whether an empty leaf could be had.
+pub(super) fn run(context: &Context, socket: Option<&Path>, has_leaf: bool) -> Result<Tier> {
+    match apart(context, socket) {
+        // doctor itself was one process too many: `run` would stand in its place.
+        Err(error)
+            if Cause::of_nothing_started(&error) == Some(Cause::Processes)
+                && in_its_place::is_possible() =>
+        {
+            let wanted = if has_leaf {
+                TierWanted::Auto
+            } else {
+                TierWanted::Group
+            };
+            in_its_place::run(context, socket, wanted)
+        }
+        other => other,
     }
-    read(&status?)
 }
 
-fn status_line(context: &Context, session: &SessionId) -> Result<String> {
+/// By a process of its own, as anybody would run it: a filter may kill that one.
+fn apart(context: &Context, socket: Option<&Path>) -> Result<Tier> {
     let (ours, theirs) = pipe2(OFlag::O_CLOEXEC).or_code(Code::Internal)?;
-    let mut command = command(context, session, &theirs)?;
-    let mut child = command
+    let mut child = command(context, socket, &theirs)?
         .spawn()
         .or_code(Code::Internal)
         .map_err(|error| error.while_doing("execute this program again"))?;
@@ -43,6 +55,10 @@ fn status_line(context: &Context, session: &SessionId) -> Result<String> {
     let mut line = String::new();
     let read = BufReader::new(File::from(ours)).read_line(&mut line);
     let end = child.wait().or_code(Code::Internal)?;
+    // It is over, and nobody asked for it. A record that is not there was never written, or a helper keeps the session.
+    if let Ok(store) = Store::open(&context.base) {
+        forget(&store, &line, child.id());
+    }
     read.or_code(Code::Internal)?;
     if end.signal() == Some(libc::SIGSYS) {
         return Err(Error::new(
@@ -50,18 +66,38 @@ fn status_line(context: &Context, session: &SessionId) -> Result<String> {
             format!("`cgleaf run` is {KILLED}"),
         ));
     }
-    Ok(line)
+    tier(&line)
 }
 
-fn command(context: &Context, session: &SessionId, status: &OwnedFd) -> Result<Command> {
+/// Forgets the session of a status line, or what that process, which has ended, claimed without one. It was given no id: who chooses
+/// one asks for more of a place than `run` by itself does.
+fn forget(store: &Store, line: &str, maker: u32) {
+    let told = serde_json::from_str::<Value>(line).unwrap_or_default();
+    let session = told["result"]["session"].as_str();
+    if let Some(session) = session.and_then(|session| session.parse().ok()) {
+        let _ = store.forget(&session);
+        return;
+    }
+    for session in store.sessions().unwrap_or_default() {
+        if let Ok(Some(Found::Record(record))) = store.read(&session)
+            && record.phase == Phase::Intent
+            && u32::try_from(record.maker.pid.get()) == Ok(maker)
+            && !record.maker.may_live()
+        {
+            let _ = store.forget(&session);
+        }
+    }
+}
+
+fn command(context: &Context, socket: Option<&Path>, status: &OwnedFd) -> Result<Command> {
     let program = std::env::current_exe().or_code(Code::Internal)?;
     let number = status.as_raw_fd();
     // The child makes it close-on-exec again (--status-fd).
     sys::set_close_on_exec(number, false).or_code(Code::Internal)?;
     let mut command = Command::new(&program);
-    command.args(["run", "--quiet", LIMIT, "--session", session.as_str()]);
+    command.args(["run", "--quiet", LIMIT]);
     command.args(["--status-fd", &number.to_string()]);
-    if let Some(socket) = &context.socket {
+    if let Some(socket) = socket {
         command.arg("--socket").arg(socket);
     }
     if let Some(directory) = &context.scope_dir {
@@ -77,7 +113,7 @@ fn command(context: &Context, session: &SessionId, status: &OwnedFd) -> Result<C
 }
 
 /// The tier of a status line, or the error in it.
-fn read(line: &str) -> Result<Tier> {
+fn tier(line: &str) -> Result<Tier> {
     let status: Value = serde_json::from_str(line).map_err(|_| {
         Error::new(
             Code::Internal,
@@ -105,19 +141,19 @@ mod tests {
     #[test]
     fn a_status_line_has_the_tier_or_the_reason() {
         assert_eq!(
-            read(r#"{"ok":true,"result":{"tier":"cgroup"}}"#).unwrap(),
+            tier(r#"{"ok":true,"result":{"tier":"cgroup"}}"#).unwrap(),
             Tier::Cgroup
         );
         assert_eq!(
-            read(r#"{"ok":true,"result":{"tier":"group"}}"#).unwrap(),
+            tier(r#"{"ok":true,"result":{"tier":"group"}}"#).unwrap(),
             Tier::Group
         );
         let refused =
-            read(r#"{"ok":false,"error":{"code":"STORAGE","message":"no room"}}"#).unwrap_err();
+            tier(r#"{"ok":false,"error":{"code":"STORAGE","message":"no room"}}"#).unwrap_err();
         assert_eq!(
             (refused.code(), refused.message()),
             (Code::Storage, "no room")
         );
-        assert_eq!(read("").unwrap_err().code(), Code::Internal);
+        assert_eq!(tier("").unwrap_err().code(), Code::Internal);
     }
 }
