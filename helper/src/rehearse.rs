@@ -2,7 +2,6 @@
 //! it, and one that sees nobody has taken the place of one that would.
 
 use anyhow::{Context as _, Result, bail};
-use cgleaf_shared::cgroup::{own_mountinfo, proc_hides_processes};
 use cgleaf_shared::process::{Pid, Proc};
 use nix::errno::Errno;
 use nix::sys::prctl::set_dumpable;
@@ -20,7 +19,7 @@ const BLIND: i32 = 1;
 /// Fails where the lock-down would be the helper's end, or keep it from seeing who asks. Whatever else comes of it, the lock-down
 /// itself will tell.
 pub(crate) fn lock_down(plan: &LockDown<'_>, proc: &Proc) -> Result<()> {
-    let may_be_blind = own_mountinfo().is_ok_and(|mounts| proc_hides_processes(&mounts));
+    let may_be_blind = proc.hides_processes().unwrap_or(false);
     if !may_be_blind && !is_filtered(proc) {
         return Ok(());
     }

@@ -407,3 +407,23 @@ fn on_a_terminal() {
     let (_, status) = terminal.line("true");
     assert_eq!(status, 0);
 }
+
+/// `run` comes back when nothing of the session is there any more, its monitor included: whoever looks next, as `list --all`, would take
+/// that for a session that runs.
+#[test]
+fn no_monitor_outlives_run() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let script = "for _ in {1..40}; do cgleaf run --tier group -- true; them=(/proc/[0-9]*); echo ${#them[@]}; done; exit 0";
+    let mut command = sandbox.command("unshare");
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+    command.args(["bash", "-c", script]);
+    let counted = finish(command);
+    let others = counted
+        .expect(0)
+        .lines()
+        .filter(|count| *count != "1")
+        .count();
+    assert_eq!(others, 0, "{counted:?}");
+}

@@ -245,6 +245,8 @@ struct Progress {
     exit: Option<Exit>,
     timed_out: bool,
     over: bool,
+    /// The monitor has seen the end of everybody, and has nothing to do any more.
+    seen_to_the_end: bool,
 }
 
 impl StandIn<'_> {
@@ -272,10 +274,13 @@ impl StandIn<'_> {
         let StandIn {
             running, signals, ..
         } = self;
+        if progress.seen_to_the_end {
+            // Whoever looks at the session next finds no monitor, which would say that it runs.
+            running.finish();
+        }
         if progress.exit == Some(Exit::Signal(libc::SIGINT)) && !progress.timed_out {
             signals.die_if_interrupted();
         }
-        drop(running);
         match progress.exit {
             _ if progress.timed_out => TIMED_OUT,
             // Nobody has seen it end, and it was killed.
@@ -310,6 +315,7 @@ impl StandIn<'_> {
                         self.site.notice(&told);
                     }
                     progress.over = true;
+                    progress.seen_to_the_end = true;
                 }
                 RunEvent::GaveUp => {
                     progress.over = true;

@@ -8,9 +8,7 @@ mod root;
 
 pub use dir::{CgroupDir, ControlFile};
 pub use events::Events;
-pub use mount::{
-    Layout, Mount, cgroup2_mounts, layout, own_mountinfo, parse_mountinfo, proc_hides_processes,
-};
+pub use mount::{Layout, Mount, cgroup2_mounts, layout, own_mountinfo, parse_mountinfo};
 pub use path::{CgroupPath, PathError, own_path, parse_proc_cgroup, path_of};
 pub use root::{CgroupRoot, RootError};
 

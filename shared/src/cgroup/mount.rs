@@ -16,8 +16,6 @@ pub struct Mount {
     pub point: PathBuf,
     /// The file system type, `cgroup2` or `cgroup` being those that matter.
     pub fs_type: String,
-    /// The options of the file system itself, as it shows them.
-    pub super_options: String,
     /// Whether the mount itself is read-only.
     pub read_only: bool,
 }
@@ -60,10 +58,6 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         root: unescape(fields.get(3)?),
         point: unescape(fields.get(4)?),
         fs_type: String::from_utf8_lossy(fields.get(separator + 1)?).into_owned(),
-        super_options: fields
-            .get(separator + 3)
-            .map(|options| String::from_utf8_lossy(options).into_owned())
-            .unwrap_or_default(),
         read_only: fields
             .get(5)?
             .split(|byte| *byte == b',')
@@ -121,16 +115,6 @@ pub fn layout(mounts: &[Mount]) -> Layout {
     }
 }
 
-/// Whether /proc hides processes from those that may not trace them (`hidepid=`, proc(5)). Of two mounts the later is on top.
-pub fn proc_hides_processes(mounts: &[Mount]) -> bool {
-    let proc = |mount: &&Mount| mount.fs_type == "proc" && mount.point.as_os_str() == "/proc";
-    let top = mounts.iter().rfind(proc);
-    top.is_some_and(|mount| {
-        let mut options = mount.super_options.split(',');
-        options.any(|option| option.starts_with("hidepid="))
-    })
-}
-
 /// The mounts that this process sees.
 ///
 /// # Errors
@@ -183,18 +167,6 @@ mod tests {
         assert_eq!(mounts.len(), 1);
         assert_eq!(mounts[0].root, PathBuf::from("/../.."));
         assert!(!mounts[0].shows_the_namespace());
-    }
-
-    #[test]
-    fn the_proc_on_top_says_whether_processes_are_hidden() {
-        let plain = "1 0 0:1 / /proc rw - proc proc rw\n";
-        let hidden = "2 0 0:2 / /proc rw,nosuid shared:7 - proc proc rw,hidepid=invisible\n";
-        let elsewhere = "3 0 0:3 / /mnt/proc rw - proc proc rw,hidepid=noaccess\n";
-        let says =
-            |lines: &[&str]| proc_hides_processes(&parse_mountinfo(lines.concat().as_bytes()));
-        assert!(!says(&[plain, elsewhere]));
-        assert!(says(&[plain, hidden, elsewhere]));
-        assert!(!says(&[hidden, plain]));
     }
 
     #[test]

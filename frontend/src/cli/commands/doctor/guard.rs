@@ -2,12 +2,11 @@
 
 use cgleaf_shared::cgroup::{CgroupPath, CgroupRoot};
 use cgleaf_shared::process::{Pid, Pidfd, Proc};
-use nix::errno::Errno;
 use nix::libc;
 use nix::sys::prctl::set_dumpable;
-use nix::sys::wait::WaitPidFlag;
 
 use super::checks::Check;
+use super::spawn::end_of;
 use crate::error::{Code, Error, Result};
 use crate::sys::{self, Change, Forked};
 
@@ -56,14 +55,5 @@ fn kills_for(attempt: impl FnOnce()) -> bool {
         }
         Ok(Forked::Parent(child)) => end_of(child) == Some(Change::Signalled(libc::SIGSYS)),
         Err(_) => false,
-    }
-}
-
-fn end_of(child: Pid) -> Option<Change> {
-    loop {
-        match sys::wait_child(Some(child), WaitPidFlag::empty()) {
-            Err(Errno::EINTR) => {}
-            answer => return answer.ok().flatten().map(|(_, change)| change),
-        }
     }
 }

@@ -7,6 +7,7 @@ mod guard;
 mod private;
 mod processes;
 mod restrictions;
+mod spawn;
 mod systemd;
 mod trial;
 mod unit;

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use cgleaf_shared::cgroup::{own_mountinfo, proc_hides_processes};
 use cgleaf_shared::process::{Autogroup, Pid, Pidfd, Proc, ReadError, State};
 use nix::sys::prctl::{get_child_subreaper, set_child_subreaper};
 
@@ -88,7 +87,7 @@ fn reaping() -> Check {
         Err(error) => return unknown("reaping", &error.to_string()),
     };
     if waiting.is_empty() {
-        return if own_mountinfo().is_ok_and(|mounts| proc_hides_processes(&mounts)) {
+        return if hides_processes() {
             unknown("reaping", "/proc hides processes (hidepid)")
         } else {
             Check::new("reaping", None, "no zombie waits for PID 1")
@@ -129,6 +128,12 @@ fn what_the_zombies_say(look: u32, waiting: usize, stayed: usize) -> Option<Chec
         Some(false),
         format!("{zombies} for PID 1, which does not reap: ends are proven all the same"),
     ))
+}
+
+/// Whether /proc hides processes (hidepid); what cannot be told counts as no.
+pub(super) fn hides_processes() -> bool {
+    let told = Proc::system().and_then(|proc| proc.hides_processes());
+    told.unwrap_or(false)
 }
 
 fn zombies_of_init() -> Result<Vec<Pid>, ReadError> {

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use cgleaf_shared::cgroup::{Mount, cgroup2_mounts, proc_hides_processes};
+use cgleaf_shared::cgroup::{Mount, cgroup2_mounts};
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use nix::unistd::{AccessFlags, access};
 
+use super::processes::hides_processes;
 use super::words::unit_value;
 use crate::base::Base;
 
@@ -28,7 +29,7 @@ impl Restrictions {
     pub(super) fn here(mounts: &[Mount], base: &Base) -> Self {
         let cgroup2 = cgroup2_mounts(mounts).into_iter().next();
         Self {
-            hidden_processes: proc_hides_processes(mounts),
+            hidden_processes: hides_processes(),
             read_only_cgroups: cgroup2.is_some_and(|mount| mount.read_only),
             no_unix_sockets: has_no_unix_sockets(),
             read_only_place: read_only(base.root()),

@@ -1,12 +1,20 @@
 //! What of systemd is there.
 
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use cgleaf_shared::cgroup::CgroupPath;
 use cgleaf_shared::id::Uid;
 
-use super::checks::Check;
+use nix::fcntl::OFlag;
+use nix::unistd::pipe2;
+
+use super::checks::{Check, unknown};
+use super::spawn;
+use crate::error::{Code, OrCode};
 use crate::launch::lingers;
 
 /// Whether PID 1 is systemd, as sd_booted(3) decides it.
@@ -48,25 +56,21 @@ fn init() -> Check {
 
 /// An absolute path and no environment: this may be root.
 fn version() -> Check {
-    let output = Command::new("/usr/bin/systemctl")
-        .arg("--version")
-        .env_clear()
-        .stdin(Stdio::null())
-        .output();
-    match output {
-        Ok(output) => {
-            let text = String::from_utf8_lossy(&output.stdout);
-            Check::new(
-                "systemd",
-                None,
-                text.lines().next().unwrap_or("?").to_owned(),
-            )
-        }
-        Err(error) => Check::new(
-            "systemd",
-            None,
-            format!("execute /usr/bin/systemctl: {error}"),
-        ),
+    const PATH: &str = "/usr/bin/systemctl";
+    let told = || {
+        let (ours, theirs) = pipe2(OFlag::O_CLOEXEC).or_code(Code::Internal)?;
+        let words = [PATH, "--version"].map(OsString::from).to_vec();
+        let child = spawn::start(words, Vec::new(), Some(theirs.as_fd()))?;
+        drop(theirs);
+        let mut line = String::new();
+        let read = BufReader::new(File::from(ours)).read_line(&mut line);
+        spawn::end_of(child);
+        read.or_code(Code::Internal).map(|_| line)
+    };
+    match told() {
+        Ok(line) if line.is_empty() => unknown("systemd", &format!("{PATH} says nothing")),
+        Ok(line) => Check::new("systemd", None, line.trim_end()),
+        Err(error) => unknown("systemd", &format!("execute {PATH}: {}", error.message())),
     }
 }
 

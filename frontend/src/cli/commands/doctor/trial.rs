@@ -2,13 +2,13 @@
 
 mod in_its_place;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
+use cgleaf_shared::process::Pid;
 use nix::fcntl::OFlag;
 use nix::libc;
 use nix::unistd::pipe2;
@@ -17,10 +17,11 @@ use serde_json::Value;
 use super::super::super::context::Context;
 use super::cause::Cause;
 use super::guard::KILLED;
+use super::spawn;
 use crate::error::{Code, Error, OrCode, Result};
 use crate::launch::TierWanted;
 use crate::records::{Found, Phase, Store, Tier};
-use crate::sys;
+use crate::sys::{self, Change};
 
 /// The trial's program only says its version; this bounds a machine on which even that hangs.
 const LIMIT: &str = "--timeout=30s";
@@ -47,20 +48,19 @@ pub(super) fn run(context: &Context, socket: Option<&Path>, has_leaf: bool) -> R
 /// By a process of its own, as anybody would run it: a filter may kill that one.
 fn apart(context: &Context, socket: Option<&Path>) -> Result<Tier> {
     let (ours, theirs) = pipe2(OFlag::O_CLOEXEC).or_code(Code::Internal)?;
-    let mut child = command(context, socket, &theirs)?
-        .spawn()
-        .or_code(Code::Internal)
+    let words = words(context, socket, &theirs)?;
+    let child = spawn::start(words, spawn::own_environment(), None)
         .map_err(|error| error.while_doing("execute this program again"))?;
     drop(theirs);
     let mut line = String::new();
     let read = BufReader::new(File::from(ours)).read_line(&mut line);
-    let end = child.wait().or_code(Code::Internal)?;
+    let end = spawn::end_of(child);
     // It is over, and nobody asked for it. A record that is not there was never written, or a helper keeps the session.
     if let Ok(store) = Store::open(&context.base) {
-        forget(&store, &line, child.id());
+        forget(&store, &line, child);
     }
     read.or_code(Code::Internal)?;
-    if end.signal() == Some(libc::SIGSYS) {
+    if end == Some(Change::Signalled(libc::SIGSYS)) {
         return Err(Error::new(
             Code::Unsupported,
             format!("`cgleaf run` is {KILLED}"),
@@ -71,7 +71,7 @@ fn apart(context: &Context, socket: Option<&Path>) -> Result<Tier> {
 
 /// Forgets the session of a status line, or what that process, which has ended, claimed without one. It was given no id: who chooses
 /// one asks for more of a place than `run` by itself does.
-fn forget(store: &Store, line: &str, maker: u32) {
+fn forget(store: &Store, line: &str, maker: Pid) {
     let told = serde_json::from_str::<Value>(line).unwrap_or_default();
     let session = told["result"]["session"].as_str();
     if let Some(session) = session.and_then(|session| session.parse().ok()) {
@@ -81,7 +81,7 @@ fn forget(store: &Store, line: &str, maker: u32) {
     for session in store.sessions().unwrap_or_default() {
         if let Ok(Some(Found::Record(record))) = store.read(&session)
             && record.phase == Phase::Intent
-            && u32::try_from(record.maker.pid.get()) == Ok(maker)
+            && record.maker.pid == maker
             && !record.maker.may_live()
         {
             let _ = store.forget(&session);
@@ -89,27 +89,22 @@ fn forget(store: &Store, line: &str, maker: u32) {
     }
 }
 
-fn command(context: &Context, socket: Option<&Path>, status: &OwnedFd) -> Result<Command> {
+fn words(context: &Context, socket: Option<&Path>, status: &OwnedFd) -> Result<Vec<OsString>> {
     let program = std::env::current_exe().or_code(Code::Internal)?;
     let number = status.as_raw_fd();
     // The child makes it close-on-exec again (--status-fd).
     sys::set_close_on_exec(number, false).or_code(Code::Internal)?;
-    let mut command = Command::new(&program);
-    command.args(["run", "--quiet", LIMIT]);
-    command.args(["--status-fd", &number.to_string()]);
-    if let Some(socket) = socket {
-        command.arg("--socket").arg(socket);
-    }
-    if let Some(directory) = &context.scope_dir {
-        command.arg("--scope-dir").arg(directory);
-    }
-    command.arg("--").arg(&program).arg("--version");
+    let mut words: Vec<OsString> = vec![program.clone().into()];
+    words.extend(["run", "--quiet", LIMIT, "--status-fd"].map(OsString::from));
+    words.push(number.to_string().into());
+    let mut option = |name: &str, value: Option<&Path>| {
+        words.extend(value.iter().flat_map(|value| [name.into(), value.into()]));
+    };
+    option("--socket", socket);
+    option("--scope-dir", context.scope_dir.as_deref());
     // What it would say on stderr is in the status line.
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    Ok(command)
+    words.extend(["--".into(), program.into(), "--version".into()]);
+    Ok(words)
 }
 
 /// The tier of a status line, or the error in it.

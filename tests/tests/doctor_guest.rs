@@ -1,0 +1,229 @@
+//! `doctor` in services of a real systemd whose settings are in its way: its tier is `run`'s, and its advice, put into the unit as it
+//! stands, gives the cgroup tier.
+
+use cgleaf_tests::frontend::{Answer, finish};
+use cgleaf_tests::lab::Guest;
+use serde_json::Value;
+
+/// A service of the guest's that calls cgleaf, with a drop-in as `systemctl edit` makes one.
+struct Service<'a> {
+    guest: &'a Guest,
+    name: &'static str,
+    settings: Vec<String>,
+}
+
+/// Makes the unit and its drop-in, runs `cgleaf WORDS` in it, shows what that wrote and how it ended.
+const SERVICE: &str = r#"name=$1 words=$2 settings=$3 advised=$4 unit=/run/systemd/system/$name out=$(mktemp -d)
+printf '[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/cgleaf/cgleaf %s\nSuccessExitStatus=12 125 SIGSYS\nStandardOutput=file:%s/out\nStandardError=file:%s/err\n%s\n' \
+    "$words" "$out" "$out" "$settings" >"$unit"
+mkdir -p "$unit.d" && printf '[Service]\n%s\n' "$advised" >"$unit.d/override.conf"
+systemctl daemon-reload && systemctl start "$name"
+cat "$out/out"; cat "$out/err" >&2
+systemctl show --property=ExecMainStatus --value "$name" >"$out/status"
+systemctl stop "$name"; systemctl reset-failed "$name" 2>/dev/null
+read -r status <"$out/status"; rm -r "$out" "$unit" "$unit.d"; exit "$status""#;
+
+impl<'a> Service<'a> {
+    fn new(guest: &'a Guest, name: &'static str, settings: &[&str]) -> Self {
+        Self {
+            guest,
+            name,
+            settings: settings.iter().map(|one| (*one).to_owned()).collect(),
+        }
+    }
+
+    fn cgleaf(&self, words: &str, advised: &[String]) -> Answer {
+        let settings = self.settings.join("\n");
+        let words = [
+            "sh",
+            "-c",
+            SERVICE,
+            "sh",
+            self.name,
+            words,
+            &settings,
+            &advised.join("\n"),
+        ];
+        finish(self.guest.root(words))
+    }
+
+    fn doctor(&self, advised: &[String]) -> Value {
+        let answer = self.cgleaf("doctor --json", advised);
+        let result = answer.json()["result"].clone();
+        let code = if result["tier"] == "cgroup" { 0 } else { 12 };
+        assert_eq!(answer.code(), code, "{:?}: {answer:?}", self.settings);
+        result
+    }
+
+    /// What `run` is given, and what it says.
+    fn run(&self) -> (Value, String) {
+        let answer = self.cgleaf("run -- true", &[]);
+        let tier = match answer.code() {
+            0 if answer.stderr.contains("no leaf can be had here") => "group".into(),
+            0 => "cgroup".into(),
+            // 125, or the number of the signal that a filter sends.
+            _ => Value::Null,
+        };
+        (tier, answer.stderr)
+    }
+}
+
+/// The settings that an advice names, as they stand in it.
+fn settings_of(advice: &str) -> Vec<String> {
+    let quoted = advice.split('`').skip(1).step_by(2);
+    let is_setting = |word: &&str| word.starts_with(char::is_uppercase) && word.contains('=');
+    quoted.filter(is_setting).map(str::to_owned).collect()
+}
+
+fn text<'a>(result: &'a Value, name: &str) -> &'a str {
+    result[name].as_str().unwrap_or_default()
+}
+
+#[test]
+fn the_advice_in_a_service_gives_leaves_whatever_its_settings_take_away() {
+    let Some(guest) = Guest::shared() else { return };
+    for (settings, wanted) in [
+        (&["User=lab"][..], "Delegate=yes"),
+        (
+            &["User=lab", "ProtectProc=invisible"],
+            "ProtectProc=default",
+        ),
+        (
+            &["User=lab", "ProtectControlGroups=yes"],
+            "ProtectControlGroups=no",
+        ),
+        (
+            &["User=lab", "RestrictAddressFamilies=AF_INET"],
+            "RestrictAddressFamilies=AF_UNIX",
+        ),
+        (&["User=lab", "ProtectSystem=strict"], "ReadWritePaths=/tmp"),
+        (&["DynamicUser=yes"], "Delegate=yes"),
+        (
+            &["RestrictAddressFamilies=AF_INET"],
+            "RestrictAddressFamilies=AF_UNIX",
+        ),
+    ] {
+        let service = Service::new(guest, r"lab\x2djob.service", settings);
+        let told = service.doctor(&[]);
+        assert_eq!(told["tier"], "group", "{settings:?}: {told}");
+        let (tier, said) = service.run();
+        assert_eq!(told["tier"], tier, "{settings:?}: {said}");
+        let advice = text(&told, "advice");
+        assert!(
+            advice.contains(r"`systemctl edit 'lab\x2djob.service'`"),
+            "{advice}"
+        );
+        let advised = settings_of(advice);
+        assert!(
+            advised.iter().any(|one| one.starts_with(wanted)),
+            "{settings:?}: {advice}"
+        );
+        let told = service.doctor(&advised);
+        assert_eq!(told["tier"], "cgroup", "{settings:?} {advised:?}: {told}");
+        if settings.contains(&"DynamicUser=yes") {
+            assert!(
+                !format!("{said}{told}").contains("linger`"),
+                "nobody logs in: {said} {told}"
+            );
+        }
+    }
+}
+
+/// A helper that was started where /proc hides processes would have every other caller of that user refused.
+#[test]
+fn no_helper_stays_that_could_not_see_who_asks() {
+    let Some(guest) = Guest::shared() else { return };
+    let hidden = Service::new(
+        guest,
+        "hidden.service",
+        &["User=other", "ProtectProc=invisible"],
+    );
+    let (tier, said) = hidden.run();
+    assert_eq!(tier, "group", "{said}");
+    assert!(said.contains("hidepid"), "{said}");
+    // Its socket would be where this one looks.
+    let seeing = Service::new(guest, "seeing.service", &["User=other"]);
+    let (tier, said) = seeing.run();
+    assert_eq!(tier, "group", "{said}");
+    assert!(said.contains("place not served"), "{said}");
+}
+
+#[test]
+fn a_proc_of_processes_alone_is_named() {
+    let Some(guest) = Guest::shared() else { return };
+    let service = Service::new(guest, "subset.service", &["User=lab", "ProcSubset=pid"]);
+    let told = service.doctor(&[]);
+    let (tier, said) = service.run();
+    assert_eq!(told["tier"], tier, "{said}");
+    let advised = settings_of(text(&told, "advice"));
+    assert_eq!(advised, ["ProcSubset=all"], "{told}");
+    assert!(!service.doctor(&advised)["tier"].is_null());
+}
+
+/// What a filter refuses is done without; where it kills, doctor lives and says what `run` comes to.
+#[test]
+fn beneath_a_system_call_filter_doctor_says_what_run_gives() {
+    let Some(guest) = Guest::shared() else { return };
+    let newer = "SystemCallFilter=~openat2 name_to_handle_at pidfd_open";
+    let delegated = [
+        "User=lab",
+        "Delegate=yes",
+        "Environment=CGLEAF_SCOPE_DIR=/sys/fs/cgroup/system.slice/filtered.service",
+    ];
+    let (refused, killed) = ("SystemCallErrorNumber=EPERM", "SystemCallErrorNumber=kill");
+    for (filter, answers) in [
+        (newer, &[refused, killed][..]),
+        ("SystemCallFilter=~clone3", &[killed]),
+        ("SystemCallFilter=@system-service", &[killed]),
+    ] {
+        for answer in answers {
+            let settings = [&delegated[..], &[filter, *answer]].concat();
+            let service = Service::new(guest, "filtered.service", &settings);
+            let told = service.doctor(&[]);
+            let (tier, said) = service.run();
+            assert_eq!(told["tier"], tier, "{filter} {answer}: {told} {said}");
+            if answer.ends_with("EPERM") && filter == newer {
+                assert_eq!(tier, "cgroup", "{told} {said}");
+            }
+            if tier != "cgroup" && answer.ends_with("kill") {
+                assert!(text(&told, "reason").contains("SIGSYS"), "{filter}: {told}");
+                let advised = settings_of(text(&told, "advice"));
+                assert_eq!(advised, ["SystemCallErrorNumber=EPERM"], "{filter}: {told}");
+            }
+        }
+    }
+}
+
+/// cron's jobs are in cron's service, which is root's: nothing of it can be the user's. His own manager's is.
+#[test]
+fn a_job_of_somebody_elses_service_is_advised_to_go_beneath_its_own_manager() {
+    let Some(guest) = Guest::shared() else { return };
+    let job = |command: &str| {
+        let script = format!(
+            "setpriv --reuid 1000 --regid 1000 --init-groups --reset-env {command}; exit $?"
+        );
+        finish(guest.root(["sh", "-c", &script]))
+    };
+    let doctor = "/cgleaf/cgleaf doctor --json";
+    let told = job(doctor).json()["result"].clone();
+    assert_eq!(told["tier"], "group", "{told}");
+    let advice = text(&told, "advice");
+    let command = advice.split('`').find(|part| part.contains("systemd-run"));
+    let command = command
+        .unwrap_or_else(|| panic!("{advice}"))
+        .replace("COMMAND", doctor);
+    let told = job(&format!("env {command}")).json()["result"].clone();
+    assert_eq!(told["tier"], "cgroup", "{told}");
+}
+
+/// The files of the guest's records do not fill up by what doctor tried.
+#[test]
+fn doctor_leaves_no_record_in_a_service() {
+    let Some(guest) = Guest::shared() else { return };
+    let state = ["User=lab", "Environment=XDG_STATE_HOME=/tmp/doctors-state"];
+    let filter = ["SystemCallFilter=~clone3", "SystemCallErrorNumber=kill"];
+    Service::new(guest, "records.service", &state).doctor(&[]);
+    Service::new(guest, "records.service", &[&state[..], &filter].concat()).doctor(&[]);
+    let left = finish(guest.root(["find", "/tmp/doctors-state", "-name", "*.json"]));
+    assert_eq!(left.expect(0), "");
+}
