@@ -18,6 +18,7 @@ mod logout;
 mod machine;
 mod message;
 mod plan;
+mod private_sockets;
 mod program;
 mod run;
 mod scope;

@@ -17,7 +17,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::clean;
 use super::machine::{is_filtered, is_in_a_sandbox, systemd_is_init, tool, user_runtime_directory};
 use super::program::{c_string, c_strings};
-use super::{Site, take_over};
+use super::{Site, private_sockets, take_over};
 use crate::base::Base;
 use crate::client::Client;
 use crate::error::{Code, Error, OrCode, Result};
@@ -313,9 +313,8 @@ pub(super) fn start(site: &Site<'_>, way: &Way) -> Result<New> {
     let socket = if private {
         // Nobody finds it by its place: it is made of this caller's sandbox, and so serves this caller's session alone.
         let random = Nonce::generate()?.to_string();
-        run_dir
-            .path()
-            .join(format!("private-{}.sock", &random[..12]))
+        private_sockets::sweep(run_dir.path());
+        run_dir.path().join(private_sockets::name(&random[..12]))
     } else {
         way.socket(site.base)
     };
