@@ -1,6 +1,8 @@
 //! `doctor` in services of a real systemd whose settings are in its way: its tier is `run`'s, and its advice, put into the unit as it
 //! stands, gives the cgroup tier.
 
+use std::sync::{Mutex, PoisonError};
+
 use cgleaf_tests::frontend::{Answer, finish};
 use cgleaf_tests::lab::Guest;
 use serde_json::Value;
@@ -14,11 +16,11 @@ struct Service<'a> {
 
 /// Makes the unit and its drop-in, runs `cgleaf WORDS` in it, shows what that wrote and how it ended.
 const SERVICE: &str = r#"name=$1 words=$2 settings=$3 advised=$4 unit=/run/systemd/system/$name out=$(mktemp -d)
-printf '[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/cgleaf/cgleaf %s\nSuccessExitStatus=12 125 SIGSYS\nStandardOutput=file:%s/out\nStandardError=file:%s/err\n%s\n' \
+printf '[Unit]\nStartLimitIntervalSec=0\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/cgleaf/cgleaf %s\nSuccessExitStatus=12 125 SIGSYS\nStandardOutput=file:%s/out\nStandardError=file:%s/err\n%s\n' \
     "$words" "$out" "$out" "$settings" >"$unit"
 mkdir -p "$unit.d" && printf '[Service]\n%s\n' "$advised" >"$unit.d/override.conf"
 systemctl daemon-reload && systemctl start "$name"
-cat "$out/out"; cat "$out/err" >&2
+cat "$out/out"; cat "$out/err" >&2; [ -s "$out/out" ] || systemctl show --property=Result,ExecMainCode,ExecMainStatus,ActiveState "$name" >&2
 systemctl show --property=ExecMainStatus --value "$name" >"$out/status"
 systemctl stop "$name"; systemctl reset-failed "$name" 2>/dev/null
 read -r status <"$out/status"; rm -r "$out" "$unit" "$unit.d"; exit "$status""#;
@@ -44,7 +46,7 @@ impl<'a> Service<'a> {
             &settings,
             &advised.join("\n"),
         ];
-        finish(self.guest.root(words))
+        root(self.guest, &words)
     }
 
     fn doctor(&self, advised: &[String]) -> Value {
@@ -66,6 +68,14 @@ impl<'a> Service<'a> {
         };
         (tier, answer.stderr)
     }
+}
+
+/// One at a time: when the manager reads its files again it reads those of transient units too, and gives one that was not executed
+/// yet other words than it was made with.
+fn root(guest: &Guest, words: &[&str]) -> Answer {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    finish(guest.root(words))
 }
 
 /// The settings that an advice names, as they stand in it.
@@ -202,7 +212,7 @@ fn a_job_of_somebody_elses_service_is_advised_to_go_beneath_its_own_manager() {
         let script = format!(
             "setpriv --reuid 1000 --regid 1000 --init-groups --reset-env {command}; exit $?"
         );
-        finish(guest.root(["sh", "-c", &script]))
+        root(guest, &["sh", "-c", &script])
     };
     let doctor = "/cgleaf/cgleaf doctor --json";
     let told = job(doctor).json()["result"].clone();
@@ -224,6 +234,6 @@ fn doctor_leaves_no_record_in_a_service() {
     let filter = ["SystemCallFilter=~clone3", "SystemCallErrorNumber=kill"];
     Service::new(guest, "records.service", &state).doctor(&[]);
     Service::new(guest, "records.service", &[&state[..], &filter].concat()).doctor(&[]);
-    let left = finish(guest.root(["find", "/tmp/doctors-state", "-name", "*.json"]));
+    let left = root(guest, &["find", "/tmp/doctors-state", "-name", "*.json"]);
     assert_eq!(left.expect(0), "");
 }

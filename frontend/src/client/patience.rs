@@ -17,6 +17,8 @@ const LEAST: Duration = Duration::from_secs(1);
 struct Bounds {
     each: Option<Duration>,
     until: Option<Deadline>,
+    /// Whether a helper that was just started has the usual time all the same.
+    spares_new_ones: bool,
     /// The sockets at which nobody answered in time.
     mute: Rc<RefCell<BTreeSet<PathBuf>>>,
 }
@@ -41,6 +43,21 @@ impl Patience {
         Self::with(|bounds| {
             bounds.until = Some(bounds.until.map_or(deadline, |had| had.earlier(deadline)));
         })
+    }
+
+    /// A helper that was just started has the usual time: on a loaded machine it takes a second to its first answer.
+    #[cfg(feature = "cli")]
+    pub(crate) fn but_for_new_ones() -> Self {
+        Self::with(|bounds| bounds.spares_new_ones = true)
+    }
+
+    /// While this lives a helper is asked that was just started.
+    pub(crate) fn of_a_new_one() -> Self {
+        let before = BOUNDS.with_borrow(Clone::clone);
+        if before.as_ref().is_some_and(|bounds| bounds.spares_new_ones) {
+            BOUNDS.set(None);
+        }
+        Self(before)
     }
 
     fn with(narrow: impl FnOnce(&mut Bounds)) -> Self {
@@ -113,8 +130,19 @@ mod tests {
             let _longer = Patience::for_each(Duration::from_secs(3600));
             assert_eq!(for_a_question(), Duration::from_secs(5));
         }
+        {
+            let _new = Patience::of_a_new_one();
+            assert_eq!(for_a_question(), Duration::from_secs(5));
+        }
         drop(outer);
         assert!(!is_mute(socket));
+        {
+            let _short = Patience::for_each(Duration::from_secs(5));
+            let _spared = Patience::but_for_new_ones();
+            assert_eq!(for_a_question(), Duration::from_secs(5));
+            let _new = Patience::of_a_new_one();
+            assert_eq!(for_a_question(), Deadline::REQUEST);
+        }
         let _longer = Patience::for_each(Duration::from_secs(3600));
         assert_eq!(for_a_question(), Deadline::REQUEST);
     }

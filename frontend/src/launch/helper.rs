@@ -10,7 +10,7 @@ use cgleaf_shared::wire::{Created, NewSession, Refusal, RefusalCode, Reply, Requ
 use super::Site;
 use super::start_helper::{self, Way};
 use crate::client::{
-    Client, Deadline, Unreachable, interest, is_known_mute, is_named, places, refused,
+    Client, Deadline, Patience, Unreachable, interest, is_known_mute, is_named, places, refused,
 };
 use crate::error::{Code, Error, Result};
 
@@ -242,7 +242,11 @@ impl<'a> Search<'a> {
             }
         };
         let (client, words) = new.into_parts();
-        match self.attempt(client)? {
+        let attempt = {
+            let _patience = Patience::of_a_new_one();
+            self.attempt(client)?
+        };
+        match attempt {
             Attempt::Again => {
                 // Its last words say more than that it hung up.
                 self.said.pop();

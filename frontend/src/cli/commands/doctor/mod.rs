@@ -66,6 +66,7 @@ impl Findings {
     fn of(context: &Context) -> Self {
         let _each = Patience::for_each(PATIENCE);
         let _all = Patience::until(Deadline::after(ALL_PATIENCE));
+        let _spared = Patience::but_for_new_ones();
         let reach = context.reach();
         let mut probe = guard::no_call_kills().and_then(|()| probe_leaf(&reach));
         let trial = tried(context, &probe);
