@@ -155,7 +155,7 @@ impl PrivateDir {
             Err(Errno::ENXIO) => {
                 return Ok(Some(Some(Content::NotOurs("it is a socket".to_owned()))));
             }
-            Err(errno) => return Err(IoError::new("open", path, errno)),
+            Err(errno) => return self.why_not_opened(name, errno).map(Some),
         };
         let stat = fstat(&file).context("stat", &path)?;
         if stat.st_nlink == 0 {
@@ -169,6 +169,23 @@ impl PrivateDir {
             .read_to_end(&mut bytes)
             .context("read", &path)?;
         Ok(Some(Some(Content::Bytes(bytes))))
+    }
+
+    /// A file that is there and may not be opened is none that we would have made, and no failure of the directory.
+    fn why_not_opened(&self, name: &str, errno: Errno) -> Result<Option<Content>, IoError> {
+        match nix::sys::stat::fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) if errno == Errno::EACCES => {
+                let refused = || {
+                    format!(
+                        "it may not be read: its mode is {:04o}",
+                        stat.st_mode & 0o7777
+                    )
+                };
+                let why = not_ours(&stat).unwrap_or_else(refused);
+                Ok(Some(Content::NotOurs(why)))
+            }
+            _ => Err(IoError::new("open", self.path.join(name), errno)),
+        }
     }
 
     /// Whether a name is there, whatever it is.

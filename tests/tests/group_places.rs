@@ -80,6 +80,10 @@ fn has_the_group_tier(place: &Place<'_>, why: &[&str]) {
         ]);
         assert_eq!(refused.expect(125), "", "it was not started");
         assert_ne!(refused.stderr, "");
+        let beneath = place.cgleaf(&[command, "--parent", "x", "--", "echo", "it runs"]);
+        assert_eq!(beneath.expect(125), "", "it was not started");
+        assert!(beneath.stderr.contains("--parent x"), "{beneath:?}");
+        assert!(told(&beneath).is_empty(), "nothing is kept: {beneath:?}");
     }
     let started = place.cgleaf(&["--json", "start", "--session", "s", "--", "sleep", "1000"]);
     started.expect(0);

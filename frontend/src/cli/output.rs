@@ -86,14 +86,11 @@ impl Output {
         }
     }
 
-    /// One line on stderr, always.
+    /// Lines on stderr, always, and each says whose it is.
     pub(super) fn trouble(&self, text: &str) {
-        let _ = writeln!(
-            std::io::stderr(),
-            "cgleaf {}: {}",
-            self.command,
-            printable(text)
-        );
+        for line in printable(text).lines() {
+            let _ = writeln!(std::io::stderr(), "cgleaf {}: {line}", self.command);
+        }
     }
 
     /// One line on stderr, unless quiet.

@@ -39,6 +39,7 @@ pub(super) fn instead(site: &Site<'_>, plan: &Plan, said: &[String]) -> Result<(
     if plan.tier == TierWanted::Cgroup {
         return Err(error);
     }
+    refuse_parent(plan)?;
     site.notice(&format!(
         "{}; the session is kept by its processes instead, as far as that can be proven",
         error.message()

@@ -96,7 +96,7 @@ impl Destroy<'_> {
             }
             // Neither record nor helper, and a leaf all the same: both are lost.
             Err(error) => match (error.code(), parse(text)) {
-                (Code::SessionNotFound | Code::HelperUnreachable, Ok(id))
+                (Code::SessionNotFound | Code::HelperUnreachable | Code::Storage, Ok(id))
                     if self.reach.has_directory_of(&id, None) =>
                 {
                     id
@@ -202,14 +202,7 @@ impl Destroy<'_> {
     fn end_without_leaf(&self, session: &Session, mut progress: Progress) -> Result<Destroyed> {
         let id = &session.id;
         if let Some(why) = session.set_aside() {
-            return Err(Error::new(
-                Code::RecordDamaged,
-                format!(
-                    "the record of session {id} is set aside ({why}), and no helper has a leaf of that id: nothing was \
-                     signalled on such a record alone"
-                ),
-            )
-            .with("session", id.as_str()));
+            return Err(self.reach.worthless_record(id, why));
         }
         match self.reach.see_leaf(session) {
             LeafSeen::Gone => {}

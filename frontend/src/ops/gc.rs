@@ -12,7 +12,7 @@ use super::session::Session;
 use super::state::{LEADER_OUTSIDE, LeafSeen, Look, State};
 use crate::error::{Code, OrCode, Result};
 use crate::private_dir::PrivateDir;
-use crate::records::{Found, Phase, Record, Store, Tier};
+use crate::records::{Found, Names, Phase, Record, Store, Tier};
 use crate::trace::{self, Field, Role};
 
 /// How long a tombstone lies, and how old an unfinished file must be.
@@ -62,46 +62,58 @@ pub fn gc(reach: &Reach, dry_run: bool) -> Result<Gc> {
     let told = everything
         .trouble
         .iter()
-        .chain(&everything.unanswered)
+        .chain(everything.unknown())
         .map(|error| error.message().to_owned());
     done.trouble.extend(told);
     for session in &everything.sessions {
         if !dry_run {
             end_lost_hold(reach, session);
         }
-        let finished = if dry_run {
-            None
-        } else {
-            finish_destroy(reach, session)?
+        let finished = match dry_run {
+            true => None,
+            false => done.heard(finish_destroy(reach, session)).flatten(),
         };
         let session = finished.as_ref().unwrap_or(session);
         if session.found.is_some() {
-            consider(reach, store, session, dry_run, &mut done)?;
+            consider(reach, store, session, dry_run, &mut done);
         } else {
             consider_unrecorded(reach, session, dry_run, &mut done);
         }
     }
-    for (name, holder) in named {
-        let held = match &holder {
-            Some(id) => reach.may_know(id)? && !done.removed.contains(id),
-            None => false,
-        };
-        if !held {
-            if !dry_run {
-                match &holder {
-                    Some(id) => names.release(&name, id)?,
-                    None => names.discard(&name)?,
-                }
-            }
-            done.names.push(name);
-        }
-    }
+    release_names(reach, &names, named, dry_run, &mut done);
     take_logs(reach, store, dry_run, &mut done)?;
     lift_tombstones(reach, store, dry_run, &mut done)?;
     for dir in [store.dir(), names.dir()] {
-        done.temporaries += sweep(dir, dry_run)?;
+        done.temporaries += done.heard(sweep(dir, dry_run)).unwrap_or(0);
     }
     Ok(done)
+}
+
+fn release_names(
+    reach: &Reach,
+    names: &Names,
+    named: Vec<(SessionName, Option<SessionId>)>,
+    dry_run: bool,
+    done: &mut Gc,
+) {
+    for (name, holder) in named {
+        let held = match &holder {
+            // What cannot be told is kept.
+            Some(id) => {
+                done.heard(reach.may_know(id)).unwrap_or(true) && !done.removed.contains(id)
+            }
+            None => false,
+        };
+        let released = match &holder {
+            _ if held => continue,
+            _ if dry_run => Ok(()),
+            Some(id) => names.release(&name, id),
+            None => names.discard(&name),
+        };
+        if done.heard(released).is_some() {
+            done.names.push(name);
+        }
+    }
 }
 
 /// A hold ends with the connection that has it. Where the helper died together with that one, its leaf stays frozen until a
@@ -140,6 +152,12 @@ fn finish_destroy(reach: &Reach, session: &Session) -> Result<Option<Session>> {
 }
 
 impl Gc {
+    /// What one step came to. One that failed is told of, and keeps no other from being done.
+    fn heard<T>(&mut self, step: Result<T>) -> Option<T> {
+        step.map_err(|error| self.trouble.push(error.message().to_owned()))
+            .ok()
+    }
+
     fn keep(&mut self, session: &Session, reason: impl Into<String>) {
         self.kept.push(Kept {
             session: session.id.clone(),
@@ -148,13 +166,7 @@ impl Gc {
     }
 }
 
-fn consider(
-    reach: &Reach,
-    store: &Store,
-    session: &Session,
-    dry_run: bool,
-    done: &mut Gc,
-) -> Result<()> {
+fn consider(reach: &Reach, store: &Store, session: &Session, dry_run: bool, done: &mut Gc) {
     let started = trace::started();
     // What was read and what is seen of the leaf are of two moments: if the record has changed between, nothing is proven.
     let verdict = judge(reach, store, session).and_then(|record| standing(store, record));
@@ -171,7 +183,11 @@ fn consider(
         Ok(record)
     });
     let verdict = match verdict {
-        Ok(record) if !dry_run && !forget(reach, store, record)? => Err(CHANGING.to_owned()),
+        Ok(record) if !dry_run => match forget(reach, store, record) {
+            Ok(true) => Ok(record),
+            Ok(false) => Err(CHANGING.to_owned()),
+            Err(error) => Err(error.message().to_owned()),
+        },
         other => other,
     };
     match verdict {
@@ -184,7 +200,6 @@ fn consider(
             trace::event(Role::Gc, "GcRemove", started, &[]);
         }
     }
-    Ok(())
 }
 
 /// A leaf that a helper has and no record tells of: the record went with a logout, or with whoever could not write it. One that
@@ -332,7 +347,7 @@ fn forget(reach: &Reach, store: &Store, record: &Record) -> Result<bool> {
 fn take_logs(reach: &Reach, store: &Store, dry_run: bool, done: &mut Gc) -> Result<()> {
     for id in store.logs()? {
         // With its record its log goes too.
-        if done.removed.contains(&id) || reach.may_know(&id)? {
+        if done.removed.contains(&id) || done.heard(reach.may_know(&id)).unwrap_or(true) {
             continue;
         }
         let taken = if dry_run {
@@ -340,11 +355,9 @@ fn take_logs(reach: &Reach, store: &Store, dry_run: bool, done: &mut Gc) -> Resu
         } else {
             take_log(store, &id)
         };
-        match taken {
-            Ok(true) => done.logs.push(id),
-            Ok(false) => {}
-            // One that is no file is nobody's log, and keeps no other from being taken.
-            Err(error) => done.trouble.push(error.message().to_owned()),
+        // One that is no file is nobody's log, and keeps no other from being taken.
+        if done.heard(taken) == Some(true) {
+            done.logs.push(id);
         }
     }
     Ok(())
@@ -366,20 +379,33 @@ fn take_log(store: &Store, id: &SessionId) -> Result<bool> {
 fn lift_tombstones(reach: &Reach, store: &Store, dry_run: bool, done: &mut Gc) -> Result<()> {
     let now = BootTime::now();
     for id in store.tombstones()? {
-        let young = store
-            .tombstone_laid(&id)?
-            .is_some_and(|laid| Duration::from_nanos(now.0.saturating_sub(laid.0)) < TEN_MINUTES);
-        if young || is_needed(reach, &id)? {
-            continue;
+        // One that is no file is nobody's tombstone, and keeps no other from being lifted.
+        if done.heard(lift(reach, store, &id, now, dry_run)) == Some(true) {
+            done.tombstones.push(id);
         }
-        if !dry_run && let Err(error) = store.lift_tombstone(&id) {
-            // One that is no file is nobody's tombstone, and keeps no other from being lifted.
-            done.trouble.push(error.message().to_owned());
-            continue;
-        }
-        done.tombstones.push(id);
     }
     Ok(())
+}
+
+/// Takes a tombstone away that has lain long enough; whether it had.
+fn lift(
+    reach: &Reach,
+    store: &Store,
+    id: &SessionId,
+    now: BootTime,
+    dry_run: bool,
+) -> Result<bool> {
+    let lain = |laid: BootTime| Duration::from_nanos(now.0.saturating_sub(laid.0));
+    let young = store
+        .tombstone_laid(id)?
+        .is_some_and(|laid| lain(laid) < TEN_MINUTES);
+    if young || is_needed(reach, id)? {
+        return Ok(false);
+    }
+    if !dry_run {
+        store.lift_tombstone(id)?;
+    }
+    Ok(true)
 }
 
 /// Whether its maker may live and may not have looked for the tombstone yet: it came to no leaf that the record knows of,

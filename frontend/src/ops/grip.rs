@@ -40,13 +40,16 @@ impl Reach {
     ///
     /// # Errors
     /// SESSION_NOT_RUNNING, SESSION_ALREADY_DESTROYED: it is over. UNSUPPORTED: it has no leaf. REFUSED: what is stated
-    /// does not fit the leaf. HELPER_UNREACHABLE.
+    /// does not fit the leaf. RECORD_DAMAGED: and no helper has a leaf of that id. HELPER_UNREACHABLE.
     pub(super) fn grip(&self, session: &Session, role: Role) -> Result<Grip> {
         if session.tier() == Tier::Group {
             return Err(no_leaf(session));
         }
         if let Some(grip) = self.try_grip(session, role)? {
             return Ok(grip);
+        }
+        if let Some(why) = session.set_aside() {
+            return Err(self.worthless_record(&session.id, why));
         }
         let look = self.look(session);
         // Where the leaf itself cannot be told, neither can it be told that its leader has left it.
@@ -161,6 +164,22 @@ impl Reach {
             leader: entry.leader.filter(|_| dir.is_some()),
             dir,
         }))
+    }
+
+    /// The record is all that there is of a session, and is set aside.
+    pub(super) fn worthless_record(&self, id: &SessionId, why: &str) -> Error {
+        let place = match self.store() {
+            Ok(store) => store.record_of(id).display().to_string(),
+            Err(_) => "it".to_owned(),
+        };
+        Error::new(
+            Code::RecordDamaged,
+            format!(
+                "the record of session {id} is set aside ({why}), and no helper has a leaf of that id: nothing was signalled \
+                 on such a record alone; put {place} right, or end what runs of it yourself and remove that file"
+            ),
+        )
+        .with("session", id.as_str())
     }
 
     fn no_grip(&self, session: &Session, look: &Look) -> Error {

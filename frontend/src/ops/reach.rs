@@ -77,6 +77,16 @@ impl Reach {
         self.store.as_ref().map_err(Clone::clone)
     }
 
+    /// Why the records that there are cannot be read; `None` too where there are none, and none can be made.
+    pub(super) fn unread(&self) -> Option<Error> {
+        let error = self.store.as_ref().err()?;
+        let absent = |why: std::io::Error| why.kind() == std::io::ErrorKind::NotFound;
+        match self.base.records_path().symlink_metadata().map_err(absent) {
+            Err(true) => None,
+            _ => Some(error.clone()),
+        }
+    }
+
     /// The names of living sessions.
     ///
     /// # Errors

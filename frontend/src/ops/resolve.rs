@@ -10,7 +10,7 @@ use super::reach::{HelpersLeaf, Reach, unexpected};
 use super::session::{Listed, Session};
 use crate::client::{self, Client, Looked};
 use crate::error::{Code, Error, Result};
-use crate::records::Found;
+use crate::records::{Found, Store};
 
 /// Everything that could be found, and what stood in the way.
 #[derive(Debug, Default)]
@@ -21,6 +21,15 @@ pub struct Everything {
     pub trouble: Vec<Error>,
     /// The helper whose socket was named, by option or environment, does not tell of its sessions: which there are is not known.
     pub unanswered: Option<Error>,
+    /// The records are there and cannot be read: which sessions there are is not known either.
+    pub unread: Option<Error>,
+}
+
+impl Everything {
+    /// Why it is not known which sessions there are, if so.
+    pub fn unknown(&self) -> Option<&Error> {
+        self.unread.as_ref().or(self.unanswered.as_ref())
+    }
 }
 
 impl Reach {
@@ -28,12 +37,12 @@ impl Reach {
     ///
     /// # Errors
     /// USAGE: it is neither. SESSION_NOT_FOUND: no record and no helper knows it. HELPER_UNREACHABLE: no record knows it, and a helper
-    /// that might does not answer.
+    /// that might does not answer. STORAGE: no helper knows it, and the records cannot be read.
     pub fn resolve(&self, text: &str) -> Result<Session> {
         let id = parse(text)?;
         let unknown = match self.by_id(&id) {
             Ok(Some(session)) => return Ok(session),
-            Ok(None) => not_found(text),
+            Ok(None) => self.unread().unwrap_or_else(|| not_found(text)),
             // It may be a name, of which the records tell.
             Err(error) if error.code() == Code::HelperUnreachable => error,
             Err(error) => return Err(error),
@@ -142,8 +151,12 @@ impl Reach {
     pub fn everything(&self) -> Everything {
         let mut all = Everything::default();
         let mut sessions = BTreeMap::new();
-        if let Err(error) = self.read_records(&mut sessions, &mut all.trouble) {
-            all.trouble.push(error);
+        match self.store() {
+            Ok(store) => all.unread = read_records(store, &mut sessions).err(),
+            Err(error) => match self.unread() {
+                Some(error) => all.unread = Some(error),
+                None => all.trouble.push(error),
+            },
         }
         let (helpers, looked) = self.helpers();
         let named = looked.first().filter(|one| client::is_named(&one.named_by));
@@ -171,29 +184,24 @@ impl Reach {
         all.sessions.sort_by_key(Session::created);
         all
     }
+}
 
-    fn read_records(
-        &self,
-        sessions: &mut BTreeMap<SessionId, Session>,
-        trouble: &mut Vec<Error>,
-    ) -> Result<()> {
-        let store = self.store()?;
-        for id in store.sessions()? {
-            match store.read(&id) {
-                Ok(None) => {}
-                Ok(found) => {
-                    let session = Session {
-                        id: id.clone(),
-                        found,
-                        listed: None,
-                    };
-                    sessions.insert(id, session);
-                }
-                Err(error) => trouble.push(error.while_doing(format!("read the record of {id}"))),
-            }
-        }
-        Ok(())
+/// One that cannot be read is there all the same, and hides no other.
+fn read_records(store: &Store, sessions: &mut BTreeMap<SessionId, Session>) -> Result<()> {
+    for id in store.sessions()? {
+        let found = match store.read(&id) {
+            Ok(None) => continue,
+            Ok(found) => found,
+            Err(error) => Some(Found::unreadable(&error)),
+        };
+        let session = Session {
+            id: id.clone(),
+            found,
+            listed: None,
+        };
+        sessions.insert(id, session);
     }
+    Ok(())
 }
 
 impl HelpersLeaf {

@@ -78,6 +78,17 @@ impl Session {
         }
     }
 
+    /// The same for whoever is told: a record that is set aside may still say it, or nothing does.
+    pub fn told_tier(&self) -> Option<Tier> {
+        match (&self.found, &self.listed) {
+            (Some(Found::Damaged { readable, .. }), None) => {
+                let told = readable.as_ref()?.get("tier")?;
+                serde_json::from_value(told.clone()).ok()
+            }
+            _ => Some(self.tier()),
+        }
+    }
+
     /// When it was made.
     pub fn created(&self) -> Option<BootTime> {
         self.record()

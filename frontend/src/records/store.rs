@@ -29,6 +29,17 @@ pub enum Found {
     },
 }
 
+impl Found {
+    /// A file is there, and the kernel does not let it be read: nothing is acted on, as with one that is damaged.
+    pub fn unreadable(error: &Error) -> Self {
+        Self::Damaged {
+            why: error.message().to_owned(),
+            foreign: false,
+            readable: None,
+        }
+    }
+}
+
 /// The records and tombstones of one user.
 #[derive(Debug)]
 pub struct Store {

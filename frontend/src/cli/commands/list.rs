@@ -17,6 +17,7 @@ pub(super) fn run(context: &Context, arguments: &List) -> Result<u8> {
         .iter()
         .map(|error| error.message().to_owned())
         .collect();
+    let unknown = everything.unknown().cloned();
     let mut views = View::of_all(&reach, everything.sessions);
     views.retain(|view| arguments.all || !view.look.state.is_over());
     for trouble in &trouble {
@@ -34,11 +35,11 @@ pub(super) fn run(context: &Context, arguments: &List) -> Result<u8> {
         "sessions": views.iter().map(View::to_json).collect::<Vec<_>>(),
         "trouble": trouble,
     });
-    let unanswered = everything.unanswered.map(|error| {
+    let unknown = unknown.map(|error| {
         let error = error.with("sessions", result["sessions"].clone());
         error.with("trouble", result["trouble"].clone())
     });
-    match unanswered {
+    match unknown {
         Some(error) if context.output.is_json() => return Err(error),
         _ => {}
     }
@@ -48,7 +49,7 @@ pub(super) fn run(context: &Context, arguments: &List) -> Result<u8> {
         }
         table(&views).write(out)
     })?;
-    unanswered.map_or(Ok(0), Err)
+    unknown.map_or(Ok(0), Err)
 }
 
 fn table(views: &[View]) -> Table {

@@ -7,7 +7,7 @@ use super::super::context::Context;
 use super::super::output::{one_line, wall_clock};
 use super::view::View;
 use crate::error::Result;
-use crate::records::Exit;
+use crate::records::{Exit, Tier};
 
 /// Shows one session.
 pub(super) fn run(context: &Context, arguments: &One) -> Result<u8> {
@@ -27,7 +27,7 @@ fn text(view: &View, out: &mut dyn Write) -> std::io::Result<()> {
     if let Some(name) = session.name() {
         line("name", name.as_str())?;
     }
-    line("tier", session.tier().name())?;
+    line("tier", session.told_tier().map_or("unknown", Tier::name))?;
     line("state", view.look.state.name())?;
     if let Some(remark) = &view.look.remark {
         line("remark", remark)?;

@@ -21,10 +21,10 @@ pub(super) fn run(context: &Context, arguments: &Top) -> Result<u8> {
         watch(context, arguments.interval)?;
         return Ok(0);
     }
-    let mut before = Sample::take(context);
+    let mut before = Sample::take(context)?;
     for _ in 0..arguments.count.unwrap_or(1) {
         std::thread::sleep(arguments.interval);
-        let now = Sample::take(context);
+        let now = Sample::take(context)?;
         let rows = rows(&before, &now);
         let result = json!({ "sessions": rows.iter().map(Row::to_json).collect::<Vec<_>>() });
         context
@@ -37,9 +37,9 @@ pub(super) fn run(context: &Context, arguments: &Top) -> Result<u8> {
 
 fn watch(context: &Context, interval: Duration) -> Result<()> {
     let mut screen = Screen::open()?;
-    let mut before = Sample::take(context);
+    let mut before = Sample::take(context)?;
     loop {
-        let now = Sample::take(context);
+        let now = Sample::take(context)?;
         let rows = rows(&before, &now);
         let members: usize = rows.iter().filter_map(|row| row.members).sum();
         let mut text = Vec::new();
@@ -61,9 +61,13 @@ struct Sample {
 }
 
 impl Sample {
-    fn take(context: &Context) -> Self {
+    fn take(context: &Context) -> Result<Self> {
         let reach = context.reach();
-        let sessions = View::of_all(&reach, reach.everything().sessions)
+        let everything = reach.everything();
+        if let Some(error) = everything.unread {
+            return Err(error);
+        }
+        let sessions = View::of_all(&reach, everything.sessions)
             .into_iter()
             .filter(|view| !view.look.state.is_over())
             .map(|view| {
@@ -71,10 +75,10 @@ impl Sample {
                 (view, usage)
             })
             .collect();
-        Self {
+        Ok(Self {
             at: Instant::now(),
             sessions,
-        }
+        })
     }
 
     fn cpu_of(&self, id: &SessionId) -> Option<Duration> {

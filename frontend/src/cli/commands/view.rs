@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::cli::output::wall_clock;
 use crate::launch;
 use crate::ops::{Leader, LeafSeen, Look, Reach, Session};
+use crate::records::Tier;
 
 /// What was found out about a session, once.
 pub(super) struct View {
@@ -71,7 +72,7 @@ impl View {
         json!({
             "session": session.id,
             "name": session.name(),
-            "tier": session.tier().name(),
+            "tier": session.told_tier().map(Tier::name),
             "state": self.look.state.name(),
             "leader": self.leader.map(|leader| json!({
                 "pid": leader.process.pid,
