@@ -59,22 +59,40 @@ impl Person {
 /// Everybody but the calling process.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
-    /// By their numbers; none for one that has ended, or cannot be read.
-    people: BTreeMap<Pid, Option<Person>>,
+    people: BTreeMap<Pid, Face>,
+}
+
+/// What was seen behind a number.
+#[derive(Debug)]
+enum Face {
+    Living(Person),
+    /// Dead, and not reaped. Whoever gets the number after it is somebody new, and looked for as such.
+    Dead,
+    /// Nothing that could be read.
+    Unread,
+}
+
+impl Face {
+    fn of(proc: &Proc, pid: Pid) -> Face {
+        match Person::read(proc, pid) {
+            Ok(Some(person)) => Face::Living(person),
+            Ok(None) => Face::Dead,
+            Err(_) => Face::Unread,
+        }
+    }
+
+    /// Whether another reading would tell no more.
+    fn is_known(&self) -> bool {
+        match self {
+            Face::Living(person) => person.marks.is_some(),
+            Face::Dead => true,
+            Face::Unread => false,
+        }
+    }
 }
 
 impl Crowd {
-    /// One look at everybody.
-    ///
-    /// # Errors
-    /// If /proc cannot be listed.
-    pub(super) fn of(proc: &Proc) -> Result<Crowd, ReadError> {
-        let mut crowd = Crowd::default();
-        crowd.look_again(proc)?;
-        Ok(crowd)
-    }
-
-    /// Another one, which reads whoever came since, and whom the last one could not read.
+    /// A look at everybody, which reads whoever came since the last one, and whom that one could not read.
     ///
     /// # Errors
     /// If /proc cannot be listed.
@@ -84,18 +102,27 @@ impl Crowd {
             if pid == Pid::own() {
                 continue;
             }
-            let known = before
-                .remove(&pid)
-                .flatten()
-                .filter(|it| it.marks.is_some());
-            let now = known.or_else(|| Person::read(proc, pid).ok().flatten());
+            let known = before.remove(&pid).filter(Face::is_known);
+            let now = known.unwrap_or_else(|| Face::of(proc, pid));
             self.people.insert(pid, now);
         }
         Ok(())
     }
 
+    /// The same, which reads everybody but those who were dead.
+    ///
+    /// # Errors
+    /// If /proc cannot be listed.
+    pub(super) fn renew(&mut self, proc: &Proc) -> Result<(), ReadError> {
+        self.people.retain(|_, face| matches!(face, Face::Dead));
+        self.look_again(proc)
+    }
+
     /// Those that live.
     pub(super) fn living(&self) -> impl Iterator<Item = &Person> {
-        self.people.values().flatten()
+        self.people.values().filter_map(|face| match face {
+            Face::Living(person) => Some(person),
+            Face::Dead | Face::Unread => None,
+        })
     }
 }

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 use cgleaf_shared::process::liveness::{self, Liveness};
 use cgleaf_shared::process::{Proc, ProcessId, ReadError};
 
+use super::crowd::Crowd;
 use super::engine::{Answer, Destroy, Doubt, Refusal};
 use super::guards::AllGuards;
 use super::held::Held;
 use super::identity::{GroupIdentity, NOT_OF_HERE};
 use super::look::unfit;
-use super::members::{Member, Tie, members, members_and, signal_member};
+use super::members::{Member, Tie, members, members_and, see, signal_member};
 use super::monitor::{END, WAIT};
 use super::newcomers::{Followed, Newcomers};
 use super::procfs::ProcfsKernel;
@@ -64,8 +65,11 @@ pub struct DestroyReport {
     pub alive: Vec<Member>,
 }
 
-/// Looks for strays after the end: a chain of forks is missed by one look.
+/// Looks for strays after the end that must show nobody, one after the other: a chain of forks is missed by one look.
 const STRAY_LOOKS: u32 = 5;
+/// As many looks there are in all. Whoever is seen in each of the last ones, and has ended before it can be named, has somebody
+/// to follow it.
+const MOST_LOOKS: u32 = 50;
 
 /// Ends a session. Its tombstone is laid and its record says `destroying` before this.
 ///
@@ -113,7 +117,8 @@ impl DestroyReport {
     ) -> Result<(), ReadError> {
         let refused = matches!(self.outcome, Outcome::Refused(_));
         let mut search = Search::new(proc, identity, before, policy);
-        for look in 0..STRAY_LOOKS {
+        let mut quiet = 0;
+        for _ in 0..MOST_LOOKS {
             let seen = search.look()?.into_iter();
             (self.alive, self.strays) = seen.partition(|member| member.is_of_its_group(identity));
             if self.outcome == Outcome::Ended && !self.alive.is_empty() {
@@ -126,11 +131,16 @@ impl DestroyReport {
                 StrayPolicy::Kill if !refused => end_proven(proc, &self.strays),
                 StrayPolicy::Name | StrayPolicy::Kill => {}
             }
-            let goes_on = policy == StrayPolicy::Kill || self.strays.is_empty();
-            if refused || policy == StrayPolicy::Ignore || !goes_on {
+            let lives = |stray: &Member| !liveness::of(proc, stray.id).is_dead();
+            let named = policy == StrayPolicy::Name && self.strays.iter().any(lives);
+            if refused || policy == StrayPolicy::Ignore || named {
                 return Ok(());
             }
-            std::thread::sleep(Duration::from_millis(1 << look));
+            quiet = if self.strays.is_empty() { quiet + 1 } else { 0 };
+            if quiet == STRAY_LOOKS {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1 << quiet));
         }
         if self.outcome == Outcome::Ended && search.some_are_unread && self.strays.is_empty() {
             self.outcome = partial(
@@ -154,6 +164,7 @@ struct Search<'a> {
     identity: &'a GroupIdentity,
     /// Who was proven by its parents before is proven now: they may have ended.
     known: Vec<ProcessId>,
+    crowd: Crowd,
     newcomers: Option<Newcomers>,
     some_are_unread: bool,
 }
@@ -172,6 +183,7 @@ impl<'a> Search<'a> {
             proc,
             identity,
             known: proven.map(|member| member.id).collect(),
+            crowd: Crowd::default(),
             newcomers: follows.then(Newcomers::new),
             some_are_unread: follows,
         }
@@ -185,12 +197,16 @@ impl<'a> Search<'a> {
         {
             begun = None;
         }
-        let mut seen = members_and(self.proc, self.identity, &self.known)?;
+        let (proc, identity) = (self.proc, self.identity);
+        let mut seen = members_and(&mut self.crowd, proc, identity, &self.known)?;
         if let Some(newcomers) = begun
             && seen.is_empty()
         {
-            match newcomers.follow(self.proc, self.identity) {
-                Ok(Followed::Found(member)) => seen.push(*member),
+            match newcomers.follow(proc, |pid| see(proc, pid, identity)) {
+                Ok(Followed::Found(member)) => {
+                    self.some_are_unread = true;
+                    seen.push(member);
+                }
                 Ok(Followed::Nobody) => self.some_are_unread = false,
                 // What could not be read proves nothing, and is asked again.
                 Ok(Followed::TooMany) | Err(_) => {}

@@ -6,11 +6,10 @@ use cgleaf_shared::process::liveness::{self, Liveness};
 use cgleaf_shared::process::{Proc, ReadError};
 
 use super::contradiction::contradiction;
-use super::gc::{GC_LOOKS, Gc, Judgement, Keep};
+use super::gc::{Gc, Judgement, Keep};
 use super::guards::AllGuards;
-use super::identity::GroupIdentity;
-use super::look::hidden;
-use super::members::members;
+use super::identity::{GroupIdentity, NOT_OF_HERE};
+use super::look::{Seen, hidden, look};
 use super::procfs::ProcfsKernel;
 
 /// What gc is to do with a record, and why it keeps one.
@@ -54,8 +53,11 @@ pub fn gc_judges_over(
     if destroy_began() {
         return kept("being destroyed");
     }
-    if !members(&proc, identity)?.is_empty() {
-        return kept("running");
+    match look(&proc, identity)? {
+        Seen::Alive | Seen::Strays => return kept("running"),
+        Seen::Elsewhere => return kept(NOT_OF_HERE),
+        Seen::Contradicted(why) | Seen::Untold(why) => return Ok(GcVerdict::Kept(why)),
+        Seen::Nobody | Seen::Gone => {}
     }
     match ProcfsKernel::new(&proc, identity, Duration::ZERO) {
         Some(kernel) => Ok(judge_group(&mut kernel.for_gc(destroy_began))),
@@ -79,7 +81,7 @@ fn judge_group(kernel: &mut ProcfsKernel<'_>) -> GcVerdict {
     GcVerdict::Kept(why.to_owned())
 }
 
-/// There is no group to be frozen: the leader is dead by its start, and as many looks as a group gets show nobody who
+/// There is no group to be frozen: the leader is dead by its start, and as many looks as a group gets have shown nobody who
 /// carries the mark. docs/LIMITS.md says what that does not prove.
 fn judge_without_group(proc: &Proc, identity: &GroupIdentity) -> Result<GcVerdict, ReadError> {
     match identity.leader().map(|leader| liveness::of(proc, leader)) {
@@ -92,14 +94,8 @@ fn judge_without_group(proc: &Proc, identity: &GroupIdentity) -> Result<GcVerdic
             ));
         }
     }
-    if let Some(why) = hidden(proc) {
-        return Ok(GcVerdict::Kept(why));
-    }
-    for _ in 0..GC_LOOKS {
-        if !members(proc, identity)?.is_empty() {
-            return Ok(GcVerdict::Kept("running".to_owned()));
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    Ok(GcVerdict::Over)
+    Ok(match hidden(proc) {
+        Some(why) => GcVerdict::Kept(why),
+        None => GcVerdict::Over,
+    })
 }

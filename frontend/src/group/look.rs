@@ -9,7 +9,8 @@ use super::contradiction::contradiction;
 use super::crowd::Crowd;
 use super::gc::GC_LOOKS;
 use super::identity::{GroupIdentity, NOT_OF_HERE};
-use super::members::members_among;
+use super::members::{Member, members_among, see};
+use super::newcomers::{Followed, Newcomers};
 
 /// What looks show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +19,8 @@ pub enum Seen {
     Alive,
     /// Only what has left its group lives, or carries its mark.
     Strays,
-    /// Nobody was seen, in as many looks as gc takes: a chain of forks may have kept out of them. Only [`super::destroy`] and
-    /// [`super::gc_judges_over`], which stop a group to look at it, prove more.
+    /// Nobody was seen, in as many looks as gc takes, and among whoever was made meanwhile: a chain of forks in the group may
+    /// have kept out of them. Only [`super::destroy`] and [`super::gc_judges_over`], which stop a group to look at it, prove more.
     Nobody,
     /// Nobody has its group's number: it has ended.
     Gone,
@@ -40,6 +41,16 @@ pub fn unfit(proc: &Proc, identity: &GroupIdentity) -> Result<Option<String>, Re
         return Ok(contradiction(proc, identity));
     }
     Ok(Some(NOT_OF_HERE.to_owned()))
+}
+
+/// Whether its number was given anew, to a process that is not its leader: the kernel does that only once nobody has the group
+/// any more, so that it has ended. For a record of here.
+#[must_use]
+pub fn was_given_anew(proc: &Proc, identity: &GroupIdentity) -> bool {
+    let now = identity
+        .pgid
+        .and_then(|pid| proc.process(pid).ok()?.stat().ok());
+    matches!((now, identity.start), (Some(stat), Some(start)) if stat.id.start != start)
 }
 
 /// Looks at a session that is not known to be over.
@@ -75,6 +86,8 @@ pub fn look_at_all(
     for (identity, over) in sessions {
         seen.push(by_the_named(proc, identity, *over)?);
     }
+    let mut newcomers = Newcomers::new();
+    let begun = newcomers.begin(proc);
     let mut crowd = Crowd::default();
     for round in 0..=GC_LOOKS {
         let wanted = |(told, session): &(&mut Option<Seen>, &(&GroupIdentity, bool))| match told {
@@ -95,10 +108,57 @@ pub fn look_at_all(
             **told = Some(among(&crowd, proc, identity));
         }
     }
-    Ok(seen
+    let mut seen: Vec<Seen> = seen
         .into_iter()
         .map(|it| it.unwrap_or(Seen::Nobody))
-        .collect())
+        .collect();
+    let unseen = |(told, (_, over)): &(&mut Seen, &(&GroupIdentity, bool))| {
+        !over && matches!(told, Seen::Nobody | Seen::Gone)
+    };
+    let unseen = seen.iter_mut().zip(sessions).filter(unseen);
+    let unseen: Vec<_> = unseen
+        .map(|(told, (identity, _))| (told, *identity))
+        .collect();
+    if !unseen.is_empty() {
+        begun?;
+        look_at_newcomers(proc, &mut newcomers, unseen)?;
+    }
+    Ok(seen)
+}
+
+/// Looks at whoever was made since the first look, for those of whom no look showed anybody: a chain of forks that left its
+/// group keeps out of all of them.
+fn look_at_newcomers(
+    proc: &Proc,
+    newcomers: &mut Newcomers,
+    mut unseen: Vec<(&mut Seen, &GroupIdentity)>,
+) -> Result<(), ReadError> {
+    let followed = newcomers.follow(proc, |pid| {
+        for at in (0..unseen.len()).rev() {
+            if let Some(member) = see(proc, pid, unseen[at].1)? {
+                let (told, identity) = unseen.swap_remove(at);
+                *told = seen_as(&[member], identity);
+            }
+        }
+        Ok(unseen.is_empty().then_some(()))
+    })?;
+    if followed == Followed::TooMany {
+        let why = "more processes are made than can be read";
+        for (told, _) in unseen {
+            *told = Seen::Untold(why.to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Those who were seen, if anybody was.
+fn seen_as(members: &[Member], identity: &GroupIdentity) -> Seen {
+    let is_of_its_group = |member: &Member| member.is_of_its_group(identity);
+    if members.iter().any(is_of_its_group) {
+        Seen::Alive
+    } else {
+        Seen::Strays
+    }
 }
 
 /// What those tell that a record names, if that is enough.
@@ -133,11 +193,8 @@ fn is_group_gone(identity: &GroupIdentity) -> Option<bool> {
 
 fn among(crowd: &Crowd, proc: &Proc, identity: &GroupIdentity) -> Seen {
     let seen = members_among(crowd, proc, identity, &[]);
-    if seen.iter().any(|member| member.is_of_its_group(identity)) {
-        return Seen::Alive;
-    }
     if !seen.is_empty() {
-        return Seen::Strays;
+        return seen_as(&seen, identity);
     }
     if is_group_gone(identity) == Some(true) {
         return Seen::Gone;

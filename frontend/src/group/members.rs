@@ -54,18 +54,21 @@ impl Member {
 /// # Errors
 /// If /proc cannot be read.
 pub fn members(proc: &Proc, identity: &GroupIdentity) -> Result<Vec<Member>, ReadError> {
-    members_and(proc, identity, &[])
+    members_and(&mut Crowd::default(), proc, identity, &[])
 }
 
-/// The same, with processes that were proven to be of the session before: what tied them may have ended since.
+/// The same, with processes that were proven to be of the session before: what tied them may have ended since. `crowd` is
+/// that of the look before.
 pub(super) fn members_and(
+    crowd: &mut Crowd,
     proc: &Proc,
     identity: &GroupIdentity,
     known: &[ProcessId],
 ) -> Result<Vec<Member>, ReadError> {
     // Before the look: who is beneath a process now may be an orphan then.
     let beneath = beneath(proc, identity, known)?;
-    Ok(members_among(&Crowd::of(proc)?, proc, identity, &beneath))
+    crowd.renew(proc)?;
+    Ok(members_among(crowd, proc, identity, &beneath))
 }
 
 /// The same of a look that was taken; `beneath` are those that are proven by their parents.

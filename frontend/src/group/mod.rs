@@ -33,6 +33,7 @@ pub(crate) use identity::NOT_OF_HERE;
 pub use identity::{GroupIdentity, MARK_VARIABLE};
 pub use judge::{GcVerdict, gc_judges_over};
 pub use launch::{LaunchError, LaunchOptions, Launched, RunEvent, Running, launch};
-pub use look::{Seen, look, look_at_all, look_once, unfit};
+pub use look::{Seen, look, look_at_all, look_once, unfit, was_given_anew};
 pub use members::{Member, Tie, members, signal_members};
 pub use monitor::{Exit, Leftovers};
+pub(crate) use newcomers::{Followed, Newcomers};

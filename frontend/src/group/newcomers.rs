@@ -8,9 +8,6 @@ use std::time::{Duration, Instant};
 
 use cgleaf_shared::process::{Pid, Proc, ReadError};
 
-use super::identity::GroupIdentity;
-use super::members::{Member, see};
-
 /// How long all looks together may read: where others make processes faster than this reads them it would go on for ever.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -23,10 +20,10 @@ const UNDER_WAY: u16 = 64;
 
 /// What reading all that was made since showed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Followed {
-    /// A living process of the session.
-    Found(Box<Member>),
-    /// All were read, and none is the session's.
+pub(crate) enum Followed<T> {
+    /// Somebody who was looked for.
+    Found(T),
+    /// All were read, and none is anybody who is looked for.
     Nobody,
     /// More are made than can be read: nothing is proven.
     TooMany,
@@ -34,7 +31,7 @@ pub(super) enum Followed {
 
 /// The numbers given since some moment.
 #[derive(Debug)]
-pub(super) struct Newcomers {
+pub(crate) struct Newcomers {
     until: Instant,
     read: usize,
     last: Option<Pid>,
@@ -44,7 +41,7 @@ pub(super) struct Newcomers {
 
 impl Newcomers {
     /// Nobody yet; its patience begins to run out.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             until: Instant::now() + PATIENCE,
             read: 0,
@@ -57,42 +54,42 @@ impl Newcomers {
     ///
     /// # Errors
     /// If the number that was given last cannot be read.
-    pub(super) fn begin(&mut self, proc: &Proc) -> Result<(), ReadError> {
+    pub(crate) fn begin(&mut self, proc: &Proc) -> Result<(), ReadError> {
         let newest = proc.newest_pid()?;
         self.last = Pid::new((newest.get() - i32::from(UNDER_WAY)).max(1));
         Ok(())
     }
 
-    /// Reads whoever was made since, and meanwhile; never the calling process.
+    /// Reads whoever was made since, and meanwhile. `see` reads the process of a number: whether it is somebody who is looked
+    /// for, or an error where there is no such process, as far as can be seen.
     ///
     /// # Errors
     /// If the number that was given last cannot be read.
-    pub(super) fn follow(
+    pub(crate) fn follow<T>(
         &mut self,
         proc: &Proc,
-        identity: &GroupIdentity,
-    ) -> Result<Followed, ReadError> {
+        mut see: impl FnMut(Pid) -> Result<Option<T>, ReadError>,
+    ) -> Result<Followed<T>, ReadError> {
         let end = proc.pid_max()?;
-        if let Some(member) = first_of(proc, &std::mem::take(&mut self.absent), identity) {
-            return Ok(Followed::Found(Box::new(member)));
+        let absent = std::mem::take(&mut self.absent);
+        if let Some(found) = first_of(&absent, &mut see) {
+            return Ok(Followed::Found(found));
         }
         loop {
             let newest = proc.newest_pid()?;
             let last = self.last.replace(newest).unwrap_or(newest);
             if newest == last {
                 let from = self.absent.len().saturating_sub(usize::from(UNDER_WAY));
-                let late = first_of(proc, &self.absent[from..], identity);
-                return Ok(
-                    late.map_or(Followed::Nobody, |member| Followed::Found(Box::new(member)))
-                );
+                let late = first_of(&self.absent[from..], &mut see);
+                return Ok(late.map_or(Followed::Nobody, Followed::Found));
             }
             for pid in given_between(last, newest, end) {
                 if self.read >= AT_LEAST && Instant::now() >= self.until {
                     return Ok(Followed::TooMany);
                 }
                 self.read += 1;
-                match see(proc, pid, identity) {
-                    Ok(Some(member)) => return Ok(Followed::Found(Box::new(member))),
+                match see(pid) {
+                    Ok(Some(found)) => return Ok(Followed::Found(found)),
                     Ok(None) => {}
                     Err(_) => self.absent.push(pid),
                 }
@@ -101,10 +98,12 @@ impl Newcomers {
     }
 }
 
-/// The first of these that is a living member.
-fn first_of(proc: &Proc, pids: &[Pid], identity: &GroupIdentity) -> Option<Member> {
-    pids.iter()
-        .find_map(|pid| see(proc, *pid, identity).ok().flatten())
+/// The first of these who is looked for.
+fn first_of<T>(
+    pids: &[Pid],
+    see: &mut impl FnMut(Pid) -> Result<Option<T>, ReadError>,
+) -> Option<T> {
+    pids.iter().find_map(|pid| see(*pid).ok().flatten())
 }
 
 /// The numbers after `last` up to `newest`, in the order in which they are given; behind the last before `end` they begin anew.
@@ -122,33 +121,18 @@ fn given_between(last: Pid, newest: Pid, end: Pid) -> impl Iterator<Item = Pid> 
 mod tests {
     use super::*;
 
-    /// A session that has no process.
-    fn of_nobody(proc: &Proc) -> GroupIdentity {
-        GroupIdentity {
-            pid: Pid::own(),
-            start: None,
-            pgid: None,
-            sid: None,
-            autogroup: None,
-            boot_id: proc.boot_id().expect("a boot id"),
-            pid_ns: None,
-            mark: "nobody".to_owned(),
-            monitor: None,
-        }
-    }
-
     #[test]
     fn one_that_was_kept_waiting_reads_all_the_same() {
         let proc = Proc::system().expect("/proc");
-        let identity = of_nobody(&proc);
+        let nobody = |pid: Pid| proc.process(pid).map(|_| None::<Pid>);
         let mut newcomers = Newcomers::new();
         newcomers.until = Instant::now();
         newcomers.begin(&proc).expect("the newest number");
-        let followed = newcomers.follow(&proc, &identity).expect("all were read");
+        let followed = newcomers.follow(&proc, nobody).expect("all were read");
         assert_eq!(followed, Followed::Nobody);
         newcomers.read = AT_LEAST;
         newcomers.begin(&proc).expect("the newest number");
-        let followed = newcomers.follow(&proc, &identity).expect("some were read");
+        let followed = newcomers.follow(&proc, nobody).expect("some were read");
         assert_eq!(followed, Followed::TooMany);
     }
 

@@ -233,10 +233,8 @@ pub(super) fn proof(directory: &ProcessDir, stat: &Stat, identity: &GroupIdentit
         (Some(_), Ok(Autogroup::Id(_))) => Proof::NotOurs,
         _ if identity.leader() == Some(stat.id) => Proof::Ours,
         (Some(_), Ok(Autogroup::Default)) => Proof::NotOurs,
-        (Some(_), Err(_)) => match proof_by_mark(directory, identity) {
-            Proof::Ours => Proof::Ours,
-            Proof::NotOurs | Proof::Unreadable => Proof::Unreadable,
-        },
+        // A mark may be a copy: it does not stand in for what was recorded and cannot be read.
+        (Some(_), Err(_)) => Proof::Unreadable,
         (None, _) => proof_by_mark(directory, identity),
     }
 }

@@ -307,7 +307,8 @@ impl Destroy<'_> {
     }
 
     /// What left the leaf: those seen while the members were held, those an earlier destroy named, the leader, and
-    /// whoever carries the mark.
+    /// whoever carries the mark. Who has ended since he was seen may have left somebody who is to be seen next: that is looked
+    /// for until nobody is seen, or somebody lives; or, where that does not come, who was seen last is named.
     fn look_after(
         &self,
         session: &Session,
@@ -327,12 +328,19 @@ impl Destroy<'_> {
             found.extend(strays::recorded(&record.strays));
         }
         let recorded = session.record().and_then(|record| record.leader);
-        found.extend(strays::after_the_end(leader, recorded, mark, is_member)?);
-        found = strays::merged(found);
-        if self.options.strays == StrayPolicy::Kill {
-            strays::end(&mut found, is_member)?;
+        for _ in 0..strays::LOOKS {
+            found.extend(strays::after_the_end(leader, recorded, mark, is_member)?);
+            found = strays::merged(found);
+            if self.options.strays == StrayPolicy::Kill {
+                strays::end(&mut found, is_member)?;
+            }
+            let (left, ended) = found.into_iter().partition(|it| it.killed || it.lives());
+            progress.strays = left;
+            if !progress.strays.is_empty() || ended.is_empty() {
+                break;
+            }
+            (progress.strays, found) = (ended, Vec::new());
         }
-        progress.strays = found;
         let fields = [
             ("held", Field::Flag(false)),
             ("found", Field::Flag(progress.some_stray_lives())),
@@ -343,9 +351,6 @@ impl Destroy<'_> {
 
     /// The end is proven. Strays that live make it no success, and are written down for a later destroy.
     pub(super) fn finish(&self, session: &Session, mut progress: Progress) -> Result<Destroyed> {
-        progress
-            .strays
-            .retain(|stray| stray.killed || stray.lives());
         if progress.some_stray_lives() {
             self.write_strays(session, &mut progress);
             return Err(strays_left(session, &progress));

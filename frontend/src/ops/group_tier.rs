@@ -109,6 +109,16 @@ impl Destroy<'_> {
                 Err(answer(partial(&what, &alive), session, &progress).with("leftover", left))
             }
             Outcome::Refused(why) => {
+                let proc = Reach::proc()?;
+                if progress.strays.is_empty() && group::was_given_anew(&proc, &identity) {
+                    self.write_phase(session, Phase::Destroyed, &mut progress);
+                    if self.options.if_exists {
+                        return Ok(Destroyed {
+                            tier: Tier::Group,
+                            ..Destroyed::nothing(&session.id, false)
+                        });
+                    }
+                }
                 let mut what = format!("session {}: {why}; nothing was signalled", session.id);
                 for stray in &progress.strays {
                     what = format!("{what}; what had left it lives on: {}", stray.sentence());

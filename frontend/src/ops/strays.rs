@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::time::Duration;
 
-use cgleaf_shared::process::{Pid, Pidfd, Proc, ProcessId, liveness};
+use cgleaf_shared::process::{Pid, Pidfd, Proc, ProcessDir, ProcessId, ReadError, liveness};
 use serde_json::{Value, json};
 
 use super::grip::Grip;
@@ -13,6 +13,7 @@ use super::members::cgroup_of;
 use super::reach::Reach;
 use crate::client::Deadline;
 use crate::error::Result;
+use crate::group::{Followed, Newcomers};
 use crate::operations;
 use crate::records::{RecordedStray, Tie};
 
@@ -20,6 +21,8 @@ use crate::records::{RecordedStray, Tie};
 const MARK: &str = "CGLEAF_MARK";
 /// How often a stray's subtree is walked again while something new appears in it.
 const ROUNDS: usize = 100;
+/// Looks for strays, where each shows one that has ended before it can be named.
+pub(super) const LOOKS: usize = 20;
 /// How long a killed stray may take to end.
 const END: Duration = Duration::from_secs(5);
 
@@ -46,14 +49,19 @@ impl Stray {
             return None;
         }
         let dir = proc.process(process.pid).ok()?;
-        Some(Self {
+        Some(Self::seen(&dir, process, tie))
+    }
+
+    /// One that was just seen alive, as far as it can be described now.
+    fn seen(dir: &ProcessDir, process: ProcessId, tie: Tie) -> Self {
+        Self {
             process,
             tie,
             uid: dir.status().ok().map(|status| status.uids.real),
-            argv: argv_of(&dir),
+            argv: argv_of(dir),
             cgroup: cgroup_of(process.pid).map(|path| path.to_string()),
             killed: false,
-        })
+        }
     }
 
     /// Whether it lives, or may.
@@ -175,8 +183,8 @@ fn by_parent(proc: &Proc) -> BTreeMap<Pid, Vec<Pid>> {
     map
 }
 
-/// After the end: the leader, if it lives outside, and whoever carries the mark. `leader` is the helper's word, `recorded` the
-/// record's.
+/// After the end: the leader, if it lives outside, and whoever carries the mark, though they may have ended since they were
+/// seen. `leader` is the helper's word, `recorded` the record's.
 pub(super) fn after_the_end(
     leader: Option<ProcessId>,
     recorded: Option<ProcessId>,
@@ -189,12 +197,7 @@ pub(super) fn after_the_end(
         found.extend(Stray::describe(&proc, leader, Tie::Leader));
     }
     if let Some(mark) = mark {
-        let own = Pid::own();
-        let pids = proc.pids().unwrap_or_default();
-        let marked = pids
-            .into_iter()
-            .filter(|pid| *pid != own && carries(&proc, *pid, mark));
-        found.extend(describe_all(&proc, marked, Tie::Mark));
+        found.extend(marked(&proc, mark));
     }
     for stray in &mut found {
         // What only the record says could be anybody, and so could who only carries the mark; this one is both.
@@ -206,15 +209,38 @@ pub(super) fn after_the_end(
     Ok(found)
 }
 
-fn carries(proc: &Proc, pid: Pid, mark: &str) -> bool {
-    let value = proc.environ_value_of(pid, MARK);
-    value.is_ok_and(|value| {
-        value.is_some_and(|marks| {
-            marks
-                .split(|byte| *byte == b':')
-                .any(|one| one == mark.as_bytes())
-        })
-    })
+/// Whoever carries the mark: everybody is looked at, and where that shows nobody, whoever was made meanwhile, since a chain of
+/// forks keeps out of any look.
+fn marked(proc: &Proc, mark: &str) -> Vec<Stray> {
+    let mut newcomers = Newcomers::new();
+    let begun = newcomers.begin(proc);
+    let pids = proc.pids().unwrap_or_default().into_iter();
+    let mut found: Vec<Stray> = pids
+        .filter_map(|pid| carrier(proc, pid, mark).ok().flatten())
+        .collect();
+    if found.is_empty() && begun.is_ok() {
+        let followed = newcomers.follow(proc, |pid| carrier(proc, pid, mark));
+        if let Ok(Followed::Found(stray)) = followed {
+            found.push(stray);
+        }
+    }
+    found
+}
+
+/// The process of this number, if it carries the mark; never the calling process.
+fn carrier(proc: &Proc, pid: Pid, mark: &str) -> std::result::Result<Option<Stray>, ReadError> {
+    if pid == Pid::own() {
+        return Ok(None);
+    }
+    let carries = |marks: Vec<u8>| {
+        let mut marks = marks.split(|byte| *byte == b':');
+        marks.any(|one| one == mark.as_bytes())
+    };
+    if !proc.environ_value_of(pid, MARK)?.is_some_and(carries) {
+        return Ok(None);
+    }
+    let dir = proc.process(pid)?;
+    Ok(Some(Stray::seen(&dir, dir.stat()?.id, Tie::Mark)))
 }
 
 /// Those that an earlier destroy named and that still live.
