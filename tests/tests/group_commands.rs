@@ -157,8 +157,11 @@ fn gc_takes_a_shells_job_that_a_destroy_has_ended() {
         let line = std::fs::read(format!("/proc/{}/cmdline", leader.id()));
         line.is_ok_and(|line| line.starts_with(b"sleep"))
     });
-    sandbox.run(["destroy", "n"]).expect(5);
+    let partial = sandbox.run(["destroy", "n"]);
+    partial.expect(5);
+    assert!(partial.stderr.contains("`cgleaf gc`"), "{partial:?}");
     leader.wait().expect("its end");
+    sandbox.run(["wait", "--timeout", "30s", "n"]).expect(0);
     let gone = sandbox.run(["--json", "gc"]).json()["result"].clone();
     assert_eq!(gone["removed"][0], "j", "{gone}");
     let again = ["run", "--tier", "group", "--name", "n", "--", "true"];

@@ -252,6 +252,9 @@ fn another_users_member_is_named() {
         said.contains(&root.to_string()),
         "{root} is not named: {said}"
     );
+    let why = format!("may not signal process {root} of uid 0 (EPERM)");
+    assert!(said.contains(&why), "{said}");
+    assert!(!said.contains("it was killed"), "{said}");
     leader.wait().expect("the leader was ended");
     // As root the same destroy goes on from there.
     let as_root = GroupCase::new(HOST);

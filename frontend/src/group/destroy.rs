@@ -10,6 +10,7 @@ use super::engine::{Answer, Destroy, Doubt, Refusal};
 use super::guards::AllGuards;
 use super::held::Held;
 use super::identity::{GroupIdentity, NOT_OF_HERE};
+use super::living::{only_others_live, wait_for_monitor};
 use super::look::unfit;
 use super::members::{Member, Tie, members, members_and, see, signal_member};
 use super::monitor::{END, WAIT};
@@ -63,6 +64,8 @@ pub struct DestroyReport {
     pub strays: Vec<Member>,
     /// Members that live: who must be named with PARTIAL.
     pub alive: Vec<Member>,
+    /// Those that have its group's number, where no member is seen: none is proven to be one.
+    pub unproven: Vec<Member>,
 }
 
 /// Looks for strays after the end that must show nobody, one after the other: a chain of forks is missed by one look.
@@ -92,8 +95,10 @@ pub fn destroy(
     };
     let mut report = DestroyReport::new(outcome);
     report.name_the_living(&proc, identity, &before, options.strays)?;
-    let ended = |member: &&Member| liveness::of(&proc, member.id).is_dead();
+    // In another pid namespace's /proc their numbers are others'.
+    let ended = |member: &&Member| proc.is_own() && liveness::of(&proc, member.id).is_dead();
     report.ended = before.iter().filter(ended).count();
+    report.explain(&proc, identity);
     Ok(report)
 }
 
@@ -104,6 +109,7 @@ impl DestroyReport {
             ended: 0,
             strays: Vec::new(),
             alive: Vec::new(),
+            unproven: Vec::new(),
         }
     }
 
@@ -225,12 +231,12 @@ fn end_by_monitor(
     before: &[Member],
 ) -> Outcome {
     match liveness::of(proc, monitor) {
-        Liveness::Alive => match ask_monitor(proc, monitor, options) {
+        Liveness::Alive => match ask_monitor(proc, identity, monitor, options) {
             // Who was to be asked was asked.
             Ok(true) => after_monitor(proc, identity, options, &[]),
             Ok(false) => Outcome::Partial(format!(
-                "its monitor, process {}, has been asked to end everything and has not seen the end after {:?}",
-                monitor.pid, options.timeout
+                "its monitor, process {}, has been asked to end everything and has not seen the end in the time there is",
+                monitor.pid
             )),
             Err(error) => Outcome::Partial(format!(
                 "its monitor, process {}, cannot be asked: {error}",
@@ -246,6 +252,7 @@ fn end_by_monitor(
 
 fn ask_monitor(
     proc: &Proc,
+    identity: &GroupIdentity,
     monitor: ProcessId,
     options: &DestroyOptions<'_>,
 ) -> std::io::Result<bool> {
@@ -266,7 +273,10 @@ fn ask_monitor(
     if !held.send_signal(END as i32)? {
         return Ok(true);
     }
-    held.wait_for_end(options.timeout)
+    // Somebody may have stopped it, as a terminal's job control does, or `kill -STOP`.
+    operations::tell_signal(monitor.pid, libc::SIGCONT);
+    held.send_signal(libc::SIGCONT)?;
+    wait_for_monitor(proc, identity, &held, options.timeout)
 }
 
 /// The monitor has gone. If it had the end recorded, that is the proof, unless a member is seen all the same; else somebody
@@ -300,7 +310,12 @@ fn end_without_monitor(
             if let Some(grace) = options.grace {
                 ask_group(proc, identity, before, grace);
             }
-            outcome_of(Destroy::<AllGuards>::default().run(&mut kernel))
+            match Destroy::<AllGuards>::default().run(&mut kernel) {
+                Answer::Alive(Doubt::NotEndedYet) if only_others_live(proc, identity) => {
+                    partial("whom this user may signal was killed, and others live")
+                }
+                answer => outcome_of(answer),
+            }
         }
         None => end_leader(proc, identity, options),
     }
@@ -345,7 +360,8 @@ fn outcome_of(answer: Answer) -> Outcome {
     match answer {
         Answer::Ended => Outcome::Ended,
         Answer::Alive(Doubt::StoppedAndUnreadable) => partial(
-            "its group is stopped, and whose processes these are cannot be read; nothing was signalled",
+            "whose the processes of its group are cannot be read (/proc/PID/autogroup), also not while they stand still: none was \
+             killed, and they are as they were",
         ),
         Answer::Alive(Doubt::ForeignProc) => partial(
             "/proc is that of another pid namespace: nobody can be recognised in it, nothing was signalled",
@@ -369,7 +385,8 @@ fn outcome_of(answer: Answer) -> Outcome {
 /// No group was recorded: it would have been a shell's. The leader is proven by its start, and what is beneath it by
 /// parentage; what it had left to others before cannot be seen.
 fn end_leader(proc: &Proc, identity: &GroupIdentity, options: &DestroyOptions<'_>) -> Outcome {
-    let unseen = "it had no process group of its own, so that what it started and left to others cannot be accounted for";
+    let unseen = "it had no process group of its own, so that what it started and left to others cannot be accounted for \
+                  (`cgleaf gc` takes the record away once its leader has ended and nobody with its mark is seen)";
     let Some(leader) = identity.leader() else {
         return Outcome::Partial(format!(
             "its leader cannot be told from another process; {unseen}"

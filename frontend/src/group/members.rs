@@ -108,7 +108,7 @@ fn is_beneath(person: &Person, found: &BTreeMap<Pid, (&Person, Tie)>) -> bool {
     parent.is_some_and(|(parent, _)| parent.id.start <= person.id.start)
 }
 
-fn member(proc: &Proc, person: &Person, tie: Tie) -> Member {
+pub(super) fn member(proc: &Proc, person: &Person, tie: Tie) -> Member {
     let process = proc.process(person.id.pid).ok();
     let waits = process
         .as_ref()

@@ -11,6 +11,7 @@ use nix::sys::signal::{Signal, killpg};
 
 use super::identity::{GroupIdentity, MARK_VARIABLE};
 use super::kernel::{Boot, Delivery, GroupSignal, Kernel, Place, Proof, Reading};
+use super::living::{UNREACHED, only_others_live};
 use super::thaw::StoppedGroup;
 use crate::operations;
 
@@ -28,6 +29,8 @@ pub struct ProcfsKernel<'a> {
     own_proc: bool,
     deadline: Instant,
     pause: Duration,
+    /// Until when those are waited for that this user may not signal.
+    unreached: Option<Instant>,
     stopped: Option<StoppedGroup>,
     destroy_began: &'a dyn Fn() -> bool,
     #[cfg(feature = "trace")]
@@ -50,6 +53,7 @@ impl<'a> ProcfsKernel<'a> {
             own_proc,
             deadline: Instant::now() + timeout,
             pause: Duration::from_micros(200),
+            unreached: None,
             stopped: None,
             destroy_began: &|| false,
             #[cfg(feature = "trace")]
@@ -149,7 +153,9 @@ impl Kernel for ProcfsKernel<'_> {
 
     fn wait_on(&mut self) -> bool {
         let now = Instant::now();
-        if now >= self.deadline {
+        let unreached = *self.unreached.get_or_insert(now + UNREACHED);
+        if now >= self.deadline || (now >= unreached && only_others_live(self.proc, self.identity))
+        {
             return false;
         }
         sleep(self.pause.min(self.deadline - now));

@@ -103,10 +103,8 @@ impl Destroy<'_> {
             Outcome::Partial(_) if self.was_given_up(record) => self.finish(session, progress),
             Outcome::Partial(why) => {
                 self.write_strays(session, &mut progress);
-                let what = format!("session {} may live: {why}", session.id);
-                let alive: Vec<MemberInfo> = report.alive.iter().map(info).collect();
-                let left: Vec<Value> = alive.iter().map(MemberInfo::to_json).collect();
-                Err(answer(partial(&what, &alive), session, &progress).with("leftover", left))
+                let living = [report.alive, report.unproven].concat();
+                Err(may_live(session, &why, &living, &progress))
             }
             Outcome::Refused(why) => {
                 let proc = Reach::proc()?;
@@ -131,6 +129,26 @@ impl Destroy<'_> {
     fn was_given_up(&self, record: &Record) -> bool {
         record.phase == Phase::Intent && matches!(self.reach.record(&record.session), Ok(None))
     }
+}
+
+/// PARTIAL, with everybody named who lives or may live.
+fn may_live(session: &Session, why: &str, living: &[Member], progress: &Progress) -> Error {
+    let what = format!("session {} may live: {why}", session.id);
+    let living: Vec<MemberInfo> = living.iter().map(info).collect();
+    let left: Vec<Value> = living.iter().map(MemberInfo::to_json).collect();
+    let outside: Vec<String> = progress.strays.iter().map(Stray::sentence).collect();
+    let error = match (living.is_empty(), outside.is_empty()) {
+        (true, false) => Error::new(Code::Partial, what).with("members", Vec::<Value>::new()),
+        _ => partial(&what, &living),
+    };
+    let error = match outside.is_empty() {
+        true => error,
+        false => error.followed_by(format_args!(
+            "what may have left it lives on: {}",
+            outside.join("; ")
+        )),
+    };
+    answer(error, session, progress).with("leftover", left)
 }
 
 fn answer(error: Error, session: &Session, progress: &Progress) -> Error {
@@ -328,12 +346,52 @@ pub(super) fn signal(session: &Session, signal: i32) -> Result<Sent> {
     let proc = Reach::proc()?;
     let identity = known(&proc, session)?;
     let (sent, denied) = group::signal_members(&proc, &identity, signal).or_code(Code::Internal)?;
+    if sent.is_empty() && denied.is_empty() {
+        return Err(nobody_reached(&proc, session, &identity, signal)?);
+    }
     let refused = |process: ProcessId| (process.pid, "it may not be signalled".to_owned());
     Ok(Sent {
         sent: sent.iter().map(|process| process.pid).collect(),
         refused: denied.into_iter().map(refused).collect(),
         hidden: 0,
     })
+}
+
+/// One look showed nobody to whom the signal could be sent: it has ended, or nobody can tell.
+fn nobody_reached(
+    proc: &Proc,
+    session: &Session,
+    identity: &GroupIdentity,
+    signal: i32,
+) -> Result<Error> {
+    let why = match group::look(proc, identity).or_code(Code::Internal)? {
+        // As `show` and `wait` say it.
+        Seen::Gone | Seen::Nobody => return Ok(not_running(session)),
+        Seen::Untold(why) | Seen::Contradicted(why) => why,
+        Seen::Elsewhere => group::NOT_OF_HERE.to_owned(),
+        Seen::Strays => {
+            "only its mark ties to it who is seen, which names and is no proof".to_owned()
+        }
+        Seen::Alive => format!("{INCOMPLETE}, and it showed nobody who is proven to be of it"),
+    };
+    let id = &session.id;
+    Ok(Error::new(
+        Code::Partial,
+        format!(
+            "signal {signal} was sent to nobody of session {id}: {why}; `cgleaf ps {id}` shows whom a look shows, and \
+             `cgleaf destroy {id}` stops its group to look at it"
+        ),
+    )
+    .with("session", id.as_str())
+    .with("sent", 0))
+}
+
+/// Whether nothing more can be waited for: a destroy has ended whom it could, cannot prove the end, and nobody is seen any more,
+/// so that gc would take the record.
+pub(super) fn is_over_as_far_as_seen(reach: &Reach, session: &Session) -> bool {
+    session
+        .record()
+        .is_some_and(|record| record.group.is_some() && judge_begun(reach, record).is_ok())
 }
 
 /// Waits for the end of the monitor or the leader, for a little while. `false` once the deadline is over.

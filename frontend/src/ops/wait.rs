@@ -59,6 +59,12 @@ pub fn wait(reach: &Reach, session: &Session, timeout: Option<Duration>) -> Resu
             State::Unknown | State::Damaged if session.tier() == Tier::Group => {
                 return Err(super::group_tier::untold(session, look.remark.as_deref()));
             }
+            State::Destroying
+                if session.tier() == Tier::Group
+                    && super::group_tier::is_over_as_far_as_seen(reach, session) =>
+            {
+                break;
+            }
             _ if session.tier() == Tier::Group => {
                 if !super::group_tier::wait_a_little(session, deadline)? {
                     return Ok(WaitOutcome::TimedOut);
