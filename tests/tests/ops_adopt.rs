@@ -4,11 +4,12 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use cgleaf_tests::frontend::Sandbox;
+use cgleaf_tests::frontend::{Sandbox, instrumented_programs};
 use cgleaf_tests::lab::{Counter, hostile_program};
 use cgleaf_tests::require;
 use cgleaf_tests::scratch::wait_until;
 use cgleaf_tests::session::is_dead;
+use cgleaf_tests::steps::Stage;
 
 /// A program outside of every session, and whether it leads a process group; killed and reaped with this value.
 struct Outside(Child, bool);
@@ -208,4 +209,44 @@ fn a_running_fork_chain_is_taken_in_whole_or_that_is_not_claimed() {
     }
     println!("{whole} taken in whole, {not_claimed} not claimed");
     assert!(whole > 0);
+}
+
+/// One that ends while it is being adopted, and whether it is reaped: both times there is a reason, and nothing is left.
+#[test]
+fn one_that_ends_meanwhile_is_not_adopted_and_that_is_said() {
+    let Some(sandbox) = Sandbox::with(instrumented_programs()) else {
+        return;
+    };
+    for is_reaped in [false, true] {
+        let mut outside = Outside::start(&["sleep", "300"], true);
+        let words = ["adopt", "--name", "ends", &outside.pid().to_string()];
+        let said = sandbox.runtime().join("said");
+        let mut adopt = sandbox.cgleaf(words);
+        adopt.stderr(fs::File::create(&said).expect("a file"));
+        let not_held = |_| false;
+        let mut stage = Stage::new(&sandbox.runtime().join("steps"), vec![adopt], &not_held);
+        while stage.at(0) != Some("create:claimed") {
+            assert_eq!(stage.ended(0), None, "{:?}", fs::read_to_string(&said));
+            stage.step(0);
+        }
+        outside.0.kill().expect("kill it");
+        wait_until("its end", || is_dead(outside.pid()));
+        if is_reaped {
+            outside.0.wait().expect("reap it");
+            outside.1 = false;
+        }
+        while stage.ended(0).is_none() {
+            stage.step(0);
+        }
+        let said = fs::read_to_string(&said).expect("what it said");
+        assert_eq!(stage.ended(0), Some(7), "{said}");
+        let reason = format!("nothing was adopted: process {}", outside.pid());
+        assert!(said.contains(&reason), "{said}");
+        assert!(sandbox.record_files().is_empty() && sandbox.leaves().is_empty());
+        if !is_reaped {
+            let again = sandbox.run(["adopt", "--name", "ends", &outside.pid().to_string()]);
+            assert_eq!(again.code(), 2, "{again:?}");
+            assert!(again.stderr.contains("has ended"), "{again:?}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! `adopt`: a session for a process that runs already, and for what it started.
 
-use cgleaf_shared::process::{Pid, ProcessId};
+use cgleaf_shared::process::{Pid, ProcessId, Stat};
 use cgleaf_shared::wire::Mode;
 
 use super::claim::{Claim, Identity};
@@ -23,7 +23,7 @@ pub struct Adoption {
 /// Makes a session and moves a running process with what it started into its leaf. They stand still for that time.
 ///
 /// # Errors
-/// USAGE: there is no such process, or the name is taken. REFUSED: it may not be adopted; why. UNSUPPORTED: no leaf can
+/// USAGE: there is no such process, it has ended, or the name is taken. REFUSED: it may not be adopted, or ends meanwhile; why. UNSUPPORTED: no leaf can
 /// be had. Nothing was moved then, and nothing is left behind.
 pub fn adopt(site: &Site<'_>, reach: &Reach, identity: &Identity, pid: Pid) -> Result<Adoption> {
     let root = running(pid)?;
@@ -78,11 +78,32 @@ fn running(pid: Pid) -> Result<ProcessId> {
         .and_then(|dir| dir.stat())
         .or_code(Code::Usage)
         .map_err(|error| error.while_doing(format_args!("adopt process {pid}")))?;
+    if stat.state.is_over() {
+        return Err(over(&stat));
+    }
     let program = std::fs::read_link(format!("/proc/{pid}/exe"));
     if program.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-        let why =
-            format!("process {pid} has no program: it is one of the kernel's own, or has ended");
+        let why = format!(
+            "process {pid} has no program: it is one of the kernel's own, or is just ending"
+        );
         return Err(Error::new(Code::Usage, why));
     }
     Ok(stat.id)
+}
+
+/// It is there as a zombie: nothing of it runs, or only threads that no leaf would show or end.
+fn over(stat: &Stat) -> Error {
+    let pid = stat.id.pid;
+    if stat.threads > 1 {
+        let why = format!(
+            "nothing was adopted: the main thread of process {pid} has ended, and other threads of it run: where those are cannot \
+             be told; SIGKILL ends them"
+        );
+        return Error::new(Code::Refused, why);
+    }
+    let why = format!(
+        "process {pid} has ended, and whoever started it has not reaped it yet; what it started and left is adopted by its own \
+         number"
+    );
+    Error::new(Code::Usage, why)
 }

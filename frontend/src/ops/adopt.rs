@@ -42,7 +42,7 @@ pub struct Adopted {
 /// that goes on afterwards.
 ///
 /// # Errors
-/// USAGE: there is no such process. HELPER_UNREACHABLE, PROTOCOL.
+/// REFUSED: it has just ended. HELPER_UNREACHABLE, PROTOCOL.
 pub(crate) fn gather_into(reach: &Reach, session: &SessionId, root: ProcessId) -> Result<Adopted> {
     let session = Session {
         id: session.clone(),
@@ -55,6 +55,9 @@ pub(crate) fn gather_into(reach: &Reach, session: &SessionId, root: ProcessId) -
     let result = gathering.run(&mut grip);
     gathering.let_go_on();
     result?;
+    if gathering.done.moved.is_empty() && gathering.done.unproven.is_empty() {
+        gathering.lost(root);
+    }
     Ok(gathering.done)
 }
 
@@ -305,7 +308,9 @@ impl<'a> Gathering<'a> {
 
 fn gone(pid: Pid) -> Error {
     Error::new(
-        Code::Usage,
-        format!("there is no process {pid}, or it has ended: nothing was adopted"),
+        Code::Refused,
+        format!(
+            "nothing was adopted: process {pid} has just ended, and what it may have started is nobody's child any more"
+        ),
     )
 }
