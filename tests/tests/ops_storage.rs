@@ -204,3 +204,32 @@ fn a_damaged_record_is_that_for_every_command() {
     fs::write(sandbox.sessions().join("later.json"), later.to_string()).expect("mend it");
     sandbox.run(["destroy", "torn", "later"]).expect(0);
 }
+
+/// Without a /proc how a session is cannot be told: for every command alike, and with what to do.
+#[test]
+fn without_proc_every_command_says_so_alike() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    start(&sandbox, "kept");
+    let empty = sandbox.other_runtime("empty");
+    let script = "mount --bind \"$0\" /proc && exec \"$@\"";
+    let commands: [&[&str]; 4] = [
+        &["destroy", "kept"],
+        &["destroy", "--if-exists", "kept"],
+        &["ps", "kept"],
+        &["signal", "kept", "TERM"],
+    ];
+    for words in commands {
+        let mut command = sandbox.command("unshare");
+        command.args(["--mount", "sh", "-c", script]).arg(&empty);
+        let answer = finish({
+            command.arg(sandbox.program()).args(words);
+            command
+        });
+        assert_eq!(answer.code(), 6, "{words:?}: {answer:?}");
+        let advice = "proc(5) is mounted at /proc";
+        assert!(answer.stderr.contains(advice), "{words:?}: {answer:?}");
+    }
+    sandbox.run(["destroy", "kept"]).expect(0);
+}

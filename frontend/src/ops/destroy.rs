@@ -11,13 +11,13 @@ use super::destroyed::{
 use super::freeze::Held;
 use super::grip::{Grip, earlier_boot, not_proven};
 use super::members::Listing;
-use super::reach::Reach;
+use super::reach::{Reach, untold_here};
 use super::resolve::parse;
 use super::session::Session;
 use super::state::LeafSeen;
 use super::strays;
 use crate::client::{Deadline, Patience, has_ended};
-use crate::error::{Code, Error, OrCode, Result};
+use crate::error::{Code, Error, Result};
 use crate::records::{Phase, Record, RecordedStray, Tier};
 use crate::steps;
 use crate::trace::{self, Field, Role};
@@ -168,9 +168,7 @@ impl Destroy<'_> {
             return Ok(None);
         };
         let stated = record.attestation.as_ref().map(|one| one.boot_id);
-        if stated.unwrap_or(record.maker.boot_id)
-            != BootId::current().or_code(Code::HelperUnreachable)?
-        {
+        if stated.unwrap_or(record.maker.boot_id) != BootId::current().map_err(untold_here)? {
             return Err(earlier_boot(&session.id));
         }
         let over = record.phase == Phase::Destroyed

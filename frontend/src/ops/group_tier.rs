@@ -10,7 +10,7 @@ use super::destroy::Destroy;
 use super::destroyed::{Destroyed, Progress, StrayPolicy, strays_json};
 use super::grip::{not_proven, not_running};
 use super::inspect::{MemberInfo, Processes, partial};
-use super::reach::Reach;
+use super::reach::{Reach, untold_here};
 use super::session::Session;
 use super::signal::Outcome as Sent;
 use super::state::State;
@@ -46,14 +46,14 @@ fn known(proc: &Proc, session: &Session) -> Result<GroupIdentity> {
     let record = session.record().ok_or_else(over)?;
     let identity = identity(record)?.ok_or_else(over)?;
     refuse_unfit(proc, session, &identity)?;
-    if record.phase.is_over() && !runs_on(proc, &identity).or_code(Code::Internal)? {
+    if record.phase.is_over() && !runs_on(proc, &identity).map_err(untold_here)? {
         return Err(over());
     }
     Ok(identity)
 }
 
 fn refuse_unfit(proc: &Proc, session: &Session, identity: &GroupIdentity) -> Result<()> {
-    match group::unfit(proc, identity).or_code(Code::Internal)? {
+    match group::unfit(proc, identity).map_err(untold_here)? {
         Some(why) => Err(not_proven(&session.id, &why)),
         None => Ok(()),
     }
@@ -94,7 +94,7 @@ impl Destroy<'_> {
             },
             end_recorded: &|| end_recorded(self.reach, record),
         };
-        let report = group::destroy(&identity, &options).or_code(Code::Internal)?;
+        let report = group::destroy(&identity, &options).map_err(untold_here)?;
         progress.killed = report.ended;
         progress.strays = report.strays.iter().map(stray).collect();
         match report.outcome {
@@ -207,7 +207,7 @@ pub(super) fn states(records: &[&Record]) -> Vec<Told> {
         .filter_map(|(identity, record)| Some((identity.as_ref().ok()?, record.phase.is_over())))
         .collect();
     let seen =
-        Reach::proc().and_then(|proc| group::look_at_all(&proc, &wanted).or_code(Code::Internal));
+        Reach::proc().and_then(|proc| group::look_at_all(&proc, &wanted).map_err(untold_here));
     let mut seen = seen.map(Vec::into_iter);
     let told = |(record, identity): (&&Record, &Result<GroupIdentity>)| {
         if let Err(error) = identity {
@@ -332,7 +332,7 @@ fn is_over(identity: Option<&GroupIdentity>) -> std::result::Result<(), String> 
 pub(super) fn processes(session: &Session) -> Result<Processes> {
     let proc = Reach::proc()?;
     let identity = known(&proc, session)?;
-    let seen = group::members(&proc, &identity).or_code(Code::Internal)?;
+    let seen = group::members(&proc, &identity).map_err(untold_here)?;
     Ok(Processes {
         complete: false,
         members: seen.iter().map(info).collect(),
@@ -345,7 +345,7 @@ pub(super) fn processes(session: &Session) -> Result<Processes> {
 pub(super) fn signal(session: &Session, signal: i32) -> Result<Sent> {
     let proc = Reach::proc()?;
     let identity = known(&proc, session)?;
-    let (sent, denied) = group::signal_members(&proc, &identity, signal).or_code(Code::Internal)?;
+    let (sent, denied) = group::signal_members(&proc, &identity, signal).map_err(untold_here)?;
     if sent.is_empty() && denied.is_empty() {
         return Err(nobody_reached(&proc, session, &identity, signal)?);
     }
@@ -364,7 +364,7 @@ fn nobody_reached(
     identity: &GroupIdentity,
     signal: i32,
 ) -> Result<Error> {
-    let why = match group::look(proc, identity).or_code(Code::Internal)? {
+    let why = match group::look(proc, identity).map_err(untold_here)? {
         // As `show` and `wait` say it.
         Seen::Gone | Seen::Nobody => return Ok(not_running(session)),
         Seen::Untold(why) | Seen::Contradicted(why) => why,

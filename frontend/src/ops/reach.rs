@@ -10,7 +10,7 @@ use cgleaf_shared::wire::{Opened, Reply, Request, SessionEntry};
 
 use crate::base::Base;
 use crate::client::{self, Client, LeafEvents, Looked};
-use crate::error::{Code, Error, OrCode, Result};
+use crate::error::{Code, Error, Result};
 use crate::launch::{self, Site};
 use crate::records::{Found, Names, Store};
 
@@ -113,7 +113,7 @@ impl Reach {
 
     /// /proc.
     pub(super) fn proc() -> Result<Proc> {
-        Proc::system().or_code(Code::Internal)
+        Proc::system().map_err(untold_here)
     }
 
     /// The sockets to ask about a session: the one that its record names first.
@@ -236,6 +236,17 @@ fn open_at(socket: &Path, session: &SessionId) -> Result<HelpersLeaf> {
         }),
         _ => Err(unexpected(&client, "open")),
     }
+}
+
+/// How sessions are cannot be told, since /proc cannot be read.
+pub(super) fn untold_here(error: impl std::fmt::Display) -> Error {
+    Error::new(
+        Code::HelperUnreachable,
+        format!(
+            "how sessions are cannot be told from here: {error}; see to it that proc(5) is mounted at /proc and that `ulimit -n` \
+             leaves descriptors"
+        ),
+    )
 }
 
 /// The error of an answer that does not belong to its question.
