@@ -2,7 +2,9 @@
 
 use std::process::Child;
 
+use cgleaf_shared::process::State;
 use cgleaf_tests::frontend::{Sandbox, finish, wait_for};
+use cgleaf_tests::group::state;
 use cgleaf_tests::scratch::wait_until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -241,6 +243,36 @@ fn a_lease_outlives_the_helper() {
     child.kill().expect("kill it");
     wait_for(&mut child);
     wait_until("the session's end", || !sandbox.leaf("lease").exists());
+}
+
+/// It stops with its program, so that a shell sees it; and nobody has to know that to have it go on.
+#[test]
+fn a_run_that_stopped_with_its_program_goes_on_with_it() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    for tier in ["cgroup", "group"] {
+        let words = ["run", "--tier", tier, "--session", tier, "--"];
+        let mut command = sandbox.cgleaf(words);
+        let mut cgleaf = command.args(["sleep", "300"]).spawn().expect("start it");
+        wait_until("the program", || {
+            let record = sandbox.record(tier).unwrap_or_default();
+            let line = format!("/proc/{}/cmdline", record["leader"]["pid"]);
+            std::fs::read(line).is_ok_and(|line| line.starts_with(b"sleep"))
+        });
+        let pid = cgleaf_tests::group::pid_of(&cgleaf);
+        let is_stopped = || state(pid) == Some(State::Stopped);
+        for _ in 0..2 {
+            sandbox.run(["signal", tier, "STOP"]).expect(0);
+            wait_until("run to stop too", is_stopped);
+            sandbox.run(["signal", tier, "CONT"]).expect(0);
+            wait_until("run to go on", || !is_stopped());
+        }
+        sandbox.run(["signal", tier, "STOP"]).expect(0);
+        wait_until("run to stop too", is_stopped);
+        sandbox.run(["destroy", tier]).expect(0);
+        assert_eq!(wait_for(&mut cgleaf).code(), Some(137), "{tier}");
+    }
 }
 
 /// A process that is stopped sees no time pass; a time that was set is over all the same.

@@ -28,7 +28,8 @@ fn setting_the_terminal_ends_at_once() {
     assert_eq!(status, 0);
 }
 
-/// B02: the same in the background: stopped like any job, and neither the frontend nor destroy hangs.
+/// B02: the same in the background: stopped like any job, and neither the frontend nor destroy hangs. Nobody has to continue what
+/// has ended.
 #[test]
 fn setting_the_terminal_in_the_background_stops_the_job() {
     let Some(sandbox) = Sandbox::new() else {
@@ -43,7 +44,7 @@ fn setting_the_terminal_in_the_background_stops_the_job() {
     terminal.expect("Stopped (tty output)");
     let (_, status) = terminal.line("cgleaf destroy bg");
     assert_eq!(status, 0);
-    let (_, status) = terminal.line("fg");
+    let (_, status) = terminal.line("wait $!");
     assert_eq!(status, 137);
 }
 

@@ -26,6 +26,7 @@ mod signals;
 mod start;
 mod start_helper;
 mod take_over;
+mod waker;
 mod watch;
 
 pub use adopt::{Adoption, adopt};

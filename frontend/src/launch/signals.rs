@@ -13,6 +13,7 @@ use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
 use nix::time::ClockId;
 
 use super::exec::restore_signals;
+use super::waker::Waker;
 use crate::client::Deadline;
 use crate::client::interest::Interest;
 use crate::error::{Code, OrCode, Result};
@@ -46,6 +47,8 @@ pub(super) struct Signals {
     child_before: Disposition,
     interrupted: Cell<bool>,
     alarm: OnceCell<(Deadline, Option<Timer>)>,
+    /// Who has continued this process last, of itself.
+    waker: Cell<Option<Pid>>,
 }
 
 impl Signals {
@@ -70,6 +73,7 @@ impl Signals {
             child_before,
             interrupted: Cell::new(false),
             alarm: OnceCell::new(),
+            waker: Cell::new(None),
         })
     }
 
@@ -98,9 +102,11 @@ impl Signals {
     }
 
     /// The program was stopped by this signal: so is this process, and a shell sees its job stopped by it. It comes back when
-    /// this process is continued. Whether the program is to be continued too: nobody has, and it still has time.
+    /// this process is continued, or the program is, or has ended. Whether the program is to be continued too: nobody has, and it still has time.
     pub(super) fn stop_too(&self, leader: Pid, by: Signal) -> bool {
         if !self.time_is_over() {
+            let waker = Waker::new(leader);
+            self.waker.set(waker.as_ref().map(Waker::pid));
             stop_by(by);
         }
         is_stopped(leader) && !self.time_is_over()
@@ -133,14 +139,24 @@ impl Signals {
         let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.mask_before), None);
     }
 
-    /// The next one that is waiting.
+    /// The next one that is waiting, and is not this process's own.
     pub(super) fn next(&self) -> Option<siginfo> {
-        let info = self.fd.read_signal().ok().flatten()?;
+        let mut info = self.fd.read_signal().ok().flatten()?;
+        while self.is_wakers(&info) {
+            info = self.fd.read_signal().ok().flatten()?;
+        }
         let by_terminal = info.ssi_code == libc::SI_KERNEL;
         if by_terminal && info.ssi_signo == libc::SIGINT.unsigned_abs() {
             self.interrupted.set(true);
         }
         Some(info)
+    }
+
+    fn is_wakers(&self, info: &siginfo) -> bool {
+        let sender = i32::try_from(info.ssi_pid).ok().and_then(Pid::new);
+        info.ssi_signo == libc::SIGCONT.unsigned_abs()
+            && sender.is_some()
+            && sender == self.waker.get()
     }
 
     /// Ends this process by SIGINT, if a terminal interrupted it. A shell goes on with a loop or a list unless what it ran
@@ -212,7 +228,7 @@ fn leads_its_session() -> bool {
 }
 
 /// Whether a process was stopped by a signal.
-fn is_stopped(process: Pid) -> bool {
+pub(super) fn is_stopped(process: Pid) -> bool {
     Proc::system()
         .and_then(|proc| proc.process(process))
         .and_then(|directory| directory.stat())
