@@ -244,3 +244,30 @@ fn whom_proc_hides_is_not_said_to_have_ended() {
     assert_eq!(kept[0]["session"], "s", "{kept}");
     assert_eq!(ended["result"]["state"], "destroying", "{ended}");
 }
+
+/// A mark may be a copy: it does not stand in for an autogroup that was recorded and cannot be read.
+#[test]
+fn a_mark_kills_nobody_whose_autogroup_cannot_be_read() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let script = r#"
+        setsid -w cgleaf exec --quiet --tier group --session s -- sh -c 'sleep 300 & echo $! >"$0"' "$1" >/dev/null
+        member=$(cat "$1")
+        echo unreadable >"$1.text"
+        mount --bind "$1.text" "/proc/$member/autogroup" || exit 9
+        cgleaf destroy --timeout 1s s 2>/dev/null
+        echo $?
+        grep -q sleep "/proc/$member/cmdline" && echo it lives
+        grep State "/proc/$member/status"
+        umount "/proc/$member/autogroup"
+        cgleaf destroy s
+    "#;
+    let file = sandbox.runtime().join("member");
+    let mut command = sandbox.command("unshare");
+    command
+        .args(["--mount", "bash", "-c", script, "places"])
+        .arg(file);
+    let said = finish(command);
+    assert_eq!(said.expect(0), "5\nit lives\nState:\tS (sleeping)");
+}
