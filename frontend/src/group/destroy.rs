@@ -5,17 +5,16 @@ use std::time::{Duration, Instant};
 use cgleaf_shared::process::liveness::{self, Liveness};
 use cgleaf_shared::process::{Proc, ProcessId, ReadError};
 
-use super::crowd::Crowd;
 use super::engine::{Answer, Destroy, Doubt, Refusal};
 use super::guards::AllGuards;
 use super::held::Held;
 use super::identity::{GroupIdentity, NOT_OF_HERE};
 use super::living::{only_others_live, wait_for_monitor};
 use super::look::unfit;
-use super::members::{Member, Tie, members, members_and, see, signal_member};
+use super::members::{Member, Tie, members, signal_member};
 use super::monitor::{END, WAIT};
-use super::newcomers::{Followed, Newcomers};
 use super::procfs::ProcfsKernel;
+use super::search::Search;
 use super::tree;
 use crate::operations;
 
@@ -161,64 +160,6 @@ impl DestroyReport {
 fn end_proven(proc: &Proc, strays: &[Member]) {
     for stray in strays.iter().filter(|stray| stray.tie == Tie::Proven) {
         let _ = signal_member(proc, stray.id, libc::SIGKILL);
-    }
-}
-
-/// Looks for who lives, and, where nobody is seen, at all that was made meanwhile.
-struct Search<'a> {
-    proc: &'a Proc,
-    identity: &'a GroupIdentity,
-    /// Who was proven by its parents before is proven now: they may have ended.
-    known: Vec<ProcessId>,
-    crowd: Crowd,
-    newcomers: Option<Newcomers>,
-    some_are_unread: bool,
-}
-
-impl<'a> Search<'a> {
-    fn new(
-        proc: &'a Proc,
-        identity: &'a GroupIdentity,
-        before: &[Member],
-        policy: StrayPolicy,
-    ) -> Search<'a> {
-        let proven = before.iter().filter(|member| member.tie == Tie::Proven);
-        // A monitor that saw the end has left nobody to be looked for.
-        let follows = identity.monitor.is_none() && policy != StrayPolicy::Ignore;
-        Search {
-            proc,
-            identity,
-            known: proven.map(|member| member.id).collect(),
-            crowd: Crowd::default(),
-            newcomers: follows.then(Newcomers::new),
-            some_are_unread: follows,
-        }
-    }
-
-    fn look(&mut self) -> Result<Vec<Member>, ReadError> {
-        let mut begun = self.newcomers.as_mut();
-        if begun
-            .as_mut()
-            .is_some_and(|it| it.begin(self.proc).is_err())
-        {
-            begun = None;
-        }
-        let (proc, identity) = (self.proc, self.identity);
-        let mut seen = members_and(&mut self.crowd, proc, identity, &self.known)?;
-        if let Some(newcomers) = begun
-            && seen.is_empty()
-        {
-            match newcomers.follow(proc, |pid| see(proc, pid, identity)) {
-                Ok(Followed::Found(member)) => {
-                    self.some_are_unread = true;
-                    seen.push(member);
-                }
-                Ok(Followed::Nobody) => self.some_are_unread = false,
-                // What could not be read proves nothing, and is asked again.
-                Ok(Followed::TooMany) | Err(_) => {}
-            }
-        }
-        Ok(seen)
     }
 }
 

@@ -23,6 +23,7 @@ pub mod monitor;
 mod newcomers;
 pub mod procfs;
 pub mod scan;
+mod search;
 mod thaw;
 #[cfg(feature = "trace")]
 pub mod trace;
