@@ -305,7 +305,8 @@ fn outcome_of(answer: Answer) -> Outcome {
              killed, and they are as they were",
         ),
         Answer::Alive(Doubt::ForeignProc) => partial(
-            "/proc is that of another pid namespace: nobody can be recognised in it, nothing was signalled",
+            "/proc is that of another pid namespace, whose numbers are others' here: nobody can be recognised by them, nothing was \
+             signalled",
         ),
         Answer::Alive(Doubt::NotProven) => partial(
             "its group is there, and no look, frozen or not, showed a member that is proven to be its own",

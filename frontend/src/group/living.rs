@@ -75,6 +75,9 @@ impl DestroyReport {
         }
         if self.alive.is_empty() {
             self.unproven = in_its_group(proc, identity);
+            let strays = &self.strays;
+            self.unproven
+                .retain(|one| strays.iter().all(|stray| stray.id != one.id));
         }
     }
 }

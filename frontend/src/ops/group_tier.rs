@@ -369,6 +369,10 @@ fn nobody_reached(
         Seen::Gone | Seen::Nobody => return Ok(not_running(session)),
         Seen::Untold(why) | Seen::Contradicted(why) => why,
         Seen::Elsewhere => group::NOT_OF_HERE.to_owned(),
+        Seen::Strays | Seen::Alive if !proc.is_own() => {
+            "/proc is that of another pid namespace, and nobody can be reached by its numbers"
+                .to_owned()
+        }
         Seen::Strays => {
             "only its mark ties to it who is seen, which names and is no proof".to_owned()
         }
