@@ -9,7 +9,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use cgleaf_tests::frontend::Sandbox;
 use cgleaf_tests::group::GroupCase;
 use cgleaf_tests::lab::{CHAINS, Counter, hostile_program};
 use cgleaf_tests::require;
@@ -127,55 +126,6 @@ fn exec_chains(load: &str) {
 fn chains_whose_leader_is_gone() {
     require!(Cc);
     exec_chains("alone");
-}
-
-/// What the program itself answers of a chain, from its first command to its last: that it runs. Where others make more
-/// processes than can be read, that cannot be told.
-fn ask_the_program(sandbox: &Sandbox, program: &str, link: u32, run: u32, tally: &mut Tally) {
-    let counter = Counter::new(sandbox.runtime(), "counter").expect("a counter");
-    let session = format!("{program}-{link}-{run}");
-    let path = hostile_program(program).display().to_string();
-    let file = counter.path().display().to_string();
-    let words = [path, file, link.to_string()];
-    let mut leader = sandbox.background_in_a_group(&session, &["--tier", "group"], words);
-    leader.wait();
-    counter.wait_for_more(5);
-    assert_eq!(sandbox.state(&session), "running", "{session}");
-    sandbox
-        .run(["wait", "--timeout", "1ms", &session])
-        .expect(11);
-    let kept = sandbox.run(["--json", "gc"]).json()["result"].clone();
-    assert_eq!(kept["removed"], serde_json::json!([]), "{kept}");
-    let answer = sandbox.run(["--json", "destroy", &session]);
-    let code = answer.code();
-    let error = answer.json()["error"].clone();
-    let is_named = error["details"]["strays"][0]["pid"].is_i64();
-    let untold = error.to_string().contains("could be read");
-    assert!(code == 0 || is_named || untold, "{answer:?}");
-    let runs_on = code == 0 && !counter.stands_still();
-    tally.add(code, "strays", || runs_on);
-    drop(counter);
-    sandbox.run(["destroy", "--strays", "ignore", &session]);
-    sandbox.run(["gc"]);
-}
-
-#[test]
-fn the_program_is_right_about_each() {
-    require!(Cc);
-    let Some(sandbox) = Sandbox::new() else {
-        return;
-    };
-    let mut falsely = 0;
-    for program in chains() {
-        let mut tally = Tally::default();
-        for run in 0..runs() {
-            let link = LINKS[usize::try_from(run).expect("a number") % LINKS.len()];
-            ask_the_program(&sandbox, program, link, run, &mut tally);
-        }
-        tally.print(&format!("cgleaf exec, {program}, links of all lengths"));
-        falsely += tally.falsely;
-    }
-    assert_eq!(falsely, 0, "a chain runs on, and a destroy answered 0");
 }
 
 /// Processes that want a processor all the time, and end with this one, also if it is killed.

@@ -69,9 +69,11 @@ pub struct DestroyReport {
 
 /// Looks for strays after the end that must show nobody, one after the other: a chain of forks is missed by one look.
 const STRAY_LOOKS: u32 = 5;
-/// As many looks there are in all. Whoever is seen in each of the last ones, and has ended before it can be named, has somebody
-/// to follow it.
-const MOST_LOOKS: u32 = 50;
+/// As many looks there are in all: a chain of forks can be killed link by link, and go on.
+const MOST_LOOKS: u32 = 20;
+/// In so many looks one after the other somebody is seen who has ended before he can be named: somebody follows him. One who was
+/// just ending is seen in one look, and in the next ones nobody.
+const VANISHED: u32 = 3;
 
 /// Ends a session. Its tombstone is laid and its record says `destroying` before this.
 ///
@@ -122,7 +124,7 @@ impl DestroyReport {
     ) -> Result<(), ReadError> {
         let refused = matches!(self.outcome, Outcome::Refused(_));
         let mut search = Search::new(proc, identity, before, policy);
-        let mut quiet = 0;
+        let (mut quiet, mut vanished) = (0, 0);
         for _ in 0..MOST_LOOKS {
             let seen = search.look()?.into_iter();
             (self.alive, self.strays) = seen.partition(|member| member.is_of_its_group(identity));
@@ -137,11 +139,15 @@ impl DestroyReport {
                 StrayPolicy::Name | StrayPolicy::Kill => {}
             }
             let lives = |stray: &Member| !liveness::of(proc, stray.id).is_dead();
-            let named = policy == StrayPolicy::Name && self.strays.iter().any(lives);
+            let is_certain = vanished + 1 == VANISHED || self.strays.iter().any(lives);
+            let named = policy == StrayPolicy::Name && !self.strays.is_empty() && is_certain;
             if refused || policy == StrayPolicy::Ignore || named {
                 return Ok(());
             }
-            quiet = if self.strays.is_empty() { quiet + 1 } else { 0 };
+            (quiet, vanished) = match self.strays.is_empty() {
+                true => (quiet + 1, 0),
+                false => (0, vanished + 1),
+            };
             if quiet == STRAY_LOOKS {
                 break;
             }

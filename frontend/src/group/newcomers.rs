@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use cgleaf_shared::process::{Pid, Proc, ReadError};
 
 /// How long all looks together may read: where others make processes faster than this reads them it would go on for ever.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// So many are read however long it takes: on a machine that hardly lets this run, time says nothing of who is faster.
-const AT_LEAST: usize = 5_000;
+const AT_LEAST: usize = 20_000;
 
 /// A fork is given its number some time before it can be seen, and a busy machine may stop it in between. So many numbers are
 /// read once more: before the first, whose processes a listing may have missed, and at the end.

@@ -21,8 +21,8 @@ use crate::records::{RecordedStray, Tie};
 const MARK: &str = "CGLEAF_MARK";
 /// How often a stray's subtree is walked again while something new appears in it.
 const ROUNDS: usize = 100;
-/// Looks for strays, where each shows one that has ended before it can be named.
-pub(super) const LOOKS: usize = 20;
+/// Looks for strays, where each shows one that has ended before it can be named: somebody follows him.
+pub(super) const LOOKS: usize = 3;
 /// How long a killed stray may take to end.
 const END: Duration = Duration::from_secs(5);
 
