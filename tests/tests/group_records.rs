@@ -71,6 +71,18 @@ fn point_group(record: &mut Value, leader: &Value) {
     record["group"]["start"] = leader["start"].clone();
 }
 
+/// Has the leader of a record be one that had that process's number before it.
+fn give_its_number_to(record: &mut Value, stranger: &Stranger) {
+    let mut former = stranger.id();
+    let start = former["start"].as_u64().expect("a start");
+    former["start"] = (start - 1).into();
+    point_group(record, &former);
+    record["leader"] = former.clone();
+    for field in ["pid", "start"] {
+        record["maker"][field] = former[field].clone();
+    }
+}
+
 /// What the commands that act on a session answer.
 fn answers(sandbox: &Sandbox, session: &str) -> Vec<i32> {
     let commands = [
@@ -286,14 +298,7 @@ fn one_whose_number_is_anothers_is_refused_and_taken_when_all_is_over() {
     leader.wait();
     let mut record = sandbox.record("s").expect("a record");
     let stranger = Stranger::new();
-    let mut former = stranger.id();
-    let start = former["start"].as_u64().expect("a start");
-    former["start"] = (start - 1).into();
-    point_group(&mut record, &former);
-    record["leader"] = former.clone();
-    for field in ["pid", "start"] {
-        record["maker"][field] = former[field].clone();
-    }
+    give_its_number_to(&mut record, &stranger);
     write(&sandbox, "s", &record);
     let mark = record["mark"].as_str().expect("a mark");
     let mut stray = Stranger::with(&[("CGLEAF_MARK", mark)]);
@@ -313,6 +318,29 @@ fn one_whose_number_is_anothers_is_refused_and_taken_when_all_is_over() {
     stray.0.kill().expect("SIGKILL");
     stray.0.wait().expect("its end");
     assert!(taken());
+}
+
+/// The kernel gives a number anew once it is no group's any more: the session has ended, and stays so.
+#[test]
+fn one_whose_number_was_given_anew_has_ended() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let stranger = Stranger::new();
+    for (session, options, status) in [("a", &["--if-exists"][..], 0), ("b", &[], 7)] {
+        let mut leader = sandbox.background_in_a_group(session, &["--tier", "group"], ["true"]);
+        leader.wait();
+        let mut record = sandbox.record(session).expect("a record");
+        give_its_number_to(&mut record, &stranger);
+        write(&sandbox, session, &record);
+        assert_eq!(sandbox.state(session), "ended");
+        let words = [&["destroy"], options, &[session]].concat();
+        sandbox.run(words).expect(status);
+        assert_eq!(sandbox.state(session), "destroyed");
+        sandbox.run(["wait", session]).expect(0);
+        sandbox.run(["destroy", session]).expect(4);
+        assert!(!stranger.was_touched());
+    }
 }
 
 /// What lists them all together says of each what a look at it alone says.
