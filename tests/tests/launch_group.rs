@@ -132,7 +132,10 @@ fn leftovers() {
     assert!(!runs(left), "{left} lives");
     let told = "session kill: 1 process outlived the program and was ended";
     assert!(answer.stderr.contains(told), "{answer:?}");
-    let left = run("keep").expect(0).to_owned();
+    let answer = run("keep");
+    let left = answer.expect(0).to_owned();
+    let told = "session keep goes on without its first program";
+    assert!(answer.stderr.contains(told), "{answer:?}");
     assert!(runs(&left), "{left} was ended");
     kill(Pid::from_raw(left.parse().expect("a pid")), Signal::SIGKILL).expect("end it");
     wait_until("the end in the record", || {

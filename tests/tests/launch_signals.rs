@@ -1,9 +1,9 @@
 //! Signals: what a program inherits, what reaches it through `run`, and what is left when the frontend is killed.
 
-use std::process::Child;
+use std::process::{Child, Stdio};
 
 use cgleaf_shared::process::State;
-use cgleaf_tests::frontend::{Sandbox, finish, wait_for};
+use cgleaf_tests::frontend::{Sandbox, collect, finish, wait_for};
 use cgleaf_tests::group::state;
 use cgleaf_tests::scratch::wait_until;
 use nix::sys::signal::{Signal, kill};
@@ -273,6 +273,45 @@ fn a_run_that_stopped_with_its_program_goes_on_with_it() {
         sandbox.run(["destroy", tier]).expect(0);
         assert_eq!(wait_for(&mut cgleaf).code(), Some(137), "{tier}");
     }
+}
+
+/// A program that stops itself again and again, and somebody who continues it each time: whoever sees a stop late stops for none that
+/// is over. Nor does it wait for whom nobody keeps any more.
+#[test]
+fn a_run_comes_back_however_often_its_program_stops() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let script = "i=0; while [ $i -lt 20 ]; do kill -STOP $$; i=$((i+1)); done; exit 5";
+    for tier in ["cgroup", "group"] {
+        let words = ["run", "--tier", tier, "--session", tier, "--", "sh", "-c"];
+        let mut cgleaf = sandbox.cgleaf(words).arg(script).spawn().expect("start it");
+        let mut status = None;
+        wait_until("its end", || {
+            sandbox.run(["signal", tier, "CONT"]);
+            status = cgleaf.try_wait().expect("ask for its end");
+            status.is_some()
+        });
+        assert_eq!(status.and_then(|it| it.code()), Some(5), "{tier}");
+    }
+    let words = ["run", "--tier", "group", "--session", "m", "--", "sh", "-c"];
+    let mut cgleaf = sandbox.cgleaf(words);
+    let cgleaf = cgleaf.arg("kill -STOP $$").stderr(Stdio::piped()).spawn();
+    let cgleaf = cgleaf.expect("start it");
+    let pid = cgleaf_tests::group::pid_of(&cgleaf);
+    wait_until("run to stop too", || state(pid) == Some(State::Stopped));
+    let record = sandbox.record("m").expect("a record");
+    let monitor = record["group"]["monitor"]["pid"]
+        .as_i64()
+        .expect("a monitor");
+    let monitor = Pid::from_raw(i32::try_from(monitor).expect("a pid"));
+    kill(monitor, Signal::SIGKILL).expect("kill it");
+    let answer = collect(cgleaf);
+    answer.expect(137);
+    assert!(
+        answer.stderr.contains("was killed by somebody else"),
+        "{answer:?}"
+    );
 }
 
 /// A process that is stopped sees no time pass; a time that was set is over all the same.

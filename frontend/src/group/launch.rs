@@ -222,6 +222,12 @@ impl Running {
         }
     }
 
+    /// Who keeps the session.
+    #[must_use]
+    pub fn monitor(&self) -> Pid {
+        self.monitor
+    }
+
     /// Sends a signal to the leader.
     ///
     /// # Errors

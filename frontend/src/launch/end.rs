@@ -109,6 +109,13 @@ pub(super) fn write_the_end(claim: &Claim, events: &mut LeafEvents) {
     claim.release_name();
 }
 
+/// What is said where the leader has ended and leftovers are kept.
+pub(super) fn goes_on(session: &SessionId) -> String {
+    format!(
+        "session {session} goes on without its first program; `cgleaf destroy {session}` ends it"
+    )
+}
+
 /// Adds to a record how the leader ended. A record that a destroy has in hand keeps its phase.
 pub(super) fn write_to(store: &Store, of: &Record, phase: Phase) {
     // What cannot be written now is told by the kernel later, but for the status.

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use cgleaf_shared::process::Pid;
+use cgleaf_shared::process::{Pid, Proc};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
@@ -308,6 +308,10 @@ impl StandIn<'_> {
                     self.claim.record_mut().exit = progress.exit;
                     if self.options.leftovers == Leftovers::Keep {
                         end::write_exit(&self.claim);
+                        if self.somebody_is_left() {
+                            let told = end::goes_on(&self.claim.record().session);
+                            self.site.notice(&told);
+                        }
                         progress.over = true;
                     }
                 }
@@ -337,6 +341,13 @@ impl StandIn<'_> {
         }
     }
 
+    /// Whether the monitor has a child, now that it has reaped the leader.
+    fn somebody_is_left(&self) -> bool {
+        let children =
+            Proc::system().and_then(|proc| proc.process(self.running.monitor())?.children());
+        children.is_ok_and(|children| !children.is_empty())
+    }
+
     /// Somebody has killed the monitor, as the kernel does where memory runs out. How the program ends cannot be told any more,
     /// and what it starts is kept by nobody: it is ended. What was to go on without its program goes on.
     fn end_without_monitor(&self, program_has_ended: bool) {
@@ -361,7 +372,8 @@ impl StandIn<'_> {
 
     fn stop_too(&self, by: i32) {
         let by = Signal::try_from(by).unwrap_or(Signal::SIGSTOP);
-        if self.signals.stop_too(self.leader, by) {
+        let monitor = Some(self.running.monitor());
+        if self.signals.stop_too(self.leader, monitor, by) {
             let _ = self.running.signal(libc::SIGCONT);
         }
     }

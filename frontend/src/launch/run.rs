@@ -303,11 +303,9 @@ impl Run<'_> {
     }
 
     fn keep_the_rest(&self) -> bool {
-        let session = &self.claim.record().session;
         end::write_exit(&self.claim);
-        self.site.notice(&format!(
-            "session {session} goes on without its first program; `cgleaf destroy {session}` ends it"
-        ));
+        let told = end::goes_on(&self.claim.record().session);
+        self.site.notice(&told);
         false
     }
 

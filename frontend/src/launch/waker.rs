@@ -1,5 +1,5 @@
 //! Whoever stands in for a program stops when the program does, and sees nothing then. A child of its own looks at the program
-//! meanwhile, and continues it once the program goes on or has ended: by `kill -CONT`, or in a destroy.
+//! meanwhile, and continues it once the program goes on or has ended, by `kill -CONT` or in a destroy, or whoever keeps its session is gone.
 
 use std::time::Duration;
 
@@ -20,14 +20,11 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(super) struct Waker(Pid);
 
 impl Waker {
-    /// Begins to look; `None` where the program is not seen to be stopped, or no process can be had.
-    pub(super) fn new(program: Pid) -> Option<Waker> {
-        if !is_stopped(program) {
-            return None;
-        }
+    /// Begins to look, at the program and at whoever keeps its session; `None` where no process can be had.
+    pub(super) fn new(program: Pid, keeper: Option<Pid>) -> Option<Waker> {
         let parent = nix::unistd::getpid();
         match sys::fork().ok()? {
-            Forked::Child => watch(program, parent),
+            Forked::Child => watch(program, keeper, parent),
             Forked::Parent(child) => Some(Waker(child)),
         }
     }
@@ -47,12 +44,18 @@ impl Drop for Waker {
 }
 
 /// Continues the parent again and again from then on: once might be just before it stops.
-fn watch(program: Pid, parent: nix::unistd::Pid) -> ! {
+fn watch(program: Pid, keeper: Option<Pid>, parent: nix::unistd::Pid) -> ! {
     let _ = set_pdeathsig(Signal::SIGKILL);
     let _ = set_name(c"cgleaf-waker");
     let held = Pidfd::open(program).ok();
+    let keeper = keeper.and_then(|pid| Pidfd::open(pid).ok());
+    let is_kept = || {
+        keeper
+            .as_ref()
+            .is_none_or(|it| it.is_alive().unwrap_or(true))
+    };
     while getppid() == parent {
-        if !is_stopped(program) {
+        if !is_stopped(program) || !is_kept() {
             let _ = kill(parent, Signal::SIGCONT);
             std::thread::sleep(LOOK);
         } else if held.as_ref().is_none_or(|it| it.wait(Some(LOOK)).is_err()) {

@@ -133,7 +133,7 @@ impl Watch {
                 Ok(Some(Change::Signalled(signal))) => return Some(Exit::Signal(signal)),
                 Ok(Some(Change::Stopped(by))) => {
                     let by = Signal::try_from(by).unwrap_or(Signal::SIGSTOP);
-                    if signals.stop_too(self.leader, by) {
+                    if signals.stop_too(self.leader, None, by) {
                         sys::signal_child(self.leader, libc::SIGCONT);
                     }
                 }
