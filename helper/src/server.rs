@@ -218,14 +218,20 @@ impl Server {
     }
 
     fn room_for(&self, share: &Share) -> Result<Option<ConnectionId>, Refusal> {
-        let worths = requests::worths(&self.state);
+        let quota = &self.state.context.quota;
+        // It counts only where somebody has to go.
+        let worths = if self.connections.len() < quota.all_clients {
+            BTreeMap::new()
+        } else {
+            requests::worths(&self.state)
+        };
         let worth = |id| worths.get(id).copied().unwrap_or(Worth::Nothing);
         let seats: Vec<Seat<'_>> = self
             .connections
             .iter()
             .map(|(id, connection)| connection.seat(worth(id)))
             .collect();
-        room::for_one_of(share, &seats, &self.state.context.quota)
+        room::for_one_of(share, &seats, quota)
     }
 
     /// Takes a connection from those who have most. A lease on it does not end with it: whoever has it may come back.

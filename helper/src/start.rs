@@ -79,7 +79,7 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     };
     umask(FileMode::from_bits_truncate(0o022));
     let scopes = scopes(options, &ground)?;
-    let _leaving = Leaving::from(&scopes, &ground.root)?;
+    let leaving = Leaving::from(&scopes, &ground.root)?;
     umask(FileMode::from_bits_truncate(socket_umask(options.mode)));
     if let Some(claim) = claim {
         listeners.push(claim.bind()?);
@@ -96,7 +96,10 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     let enforced = lock_down(options, &ground, &scopes, &endpoints)?;
     log::line(format_args!("{enforced}"));
     let context = context(options, ground, scopes, &endpoints, &enforced)?;
-    run(options, context, endpoints, client)
+    run(options, context, endpoints, client)?;
+    // It has left while it had the lock; now the directory may be another helper's.
+    std::mem::forget(leaving);
+    Ok(())
 }
 
 /// The soft limit is raised to the hard one later. A helper that could take in nobody would only keep another from its place.

@@ -168,6 +168,17 @@ impl Sandbox {
         background
     }
 
+    /// The pid of a session's monitor, as its record has it.
+    ///
+    /// # Panics
+    /// Where there is none.
+    #[must_use]
+    pub fn monitor(&self, session: &str) -> i32 {
+        let record = self.record(session).expect("a record");
+        let pid = record["group"]["monitor"]["pid"].as_i64();
+        i32::try_from(pid.expect("a monitor")).expect("a pid")
+    }
+
     /// What the library can reach in this place.
     ///
     /// # Panics

@@ -23,12 +23,6 @@ fn written(file: &Path) -> i32 {
     pid.expect("a pid")
 }
 
-fn monitor(sandbox: &Sandbox, session: &str) -> i32 {
-    let record = sandbox.record(session).expect("a record");
-    let pid = record["group"]["monitor"]["pid"].as_i64();
-    i32::try_from(pid.expect("a monitor")).expect("a pid")
-}
-
 fn parent(pid: i32) -> Option<i32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("PPid:"))?;
@@ -48,7 +42,7 @@ fn a_survivor_of_the_monitor_is_named() {
     command.args(["sh", "-c", script]).arg(&file);
     let run = command.spawn().expect("start cgleaf run");
     let survivor = written(&file);
-    let monitor = monitor(&sandbox, "m");
+    let monitor = sandbox.monitor("m");
     wait_until("an orphan of the program", || {
         parent(survivor) == Some(monitor)
     });
@@ -88,7 +82,7 @@ fn a_stopped_monitor_ends_everything_all_the_same() {
     let script = "setsid sleep 300 & exec sleep 300";
     let words = words.into_iter().chain(["sh", "-c", script]);
     sandbox.run(words).expect(0);
-    send(monitor(&sandbox, "m"), Signal::SIGSTOP);
+    send(sandbox.monitor("m"), Signal::SIGSTOP);
     sandbox.run(["destroy", "--timeout", "30s", "m"]).expect(0);
 }
 

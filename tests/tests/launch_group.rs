@@ -310,10 +310,7 @@ fn a_killed_monitor_is_told_of_and_nothing_goes_on_unkept() {
         record = sandbox.record("s").unwrap_or_default();
         running(&record["leader"]["pid"].to_string())
     });
-    let monitor = record["group"]["monitor"]["pid"]
-        .as_i64()
-        .expect("a monitor");
-    let monitor = Pid::from_raw(i32::try_from(monitor).expect("a pid"));
+    let monitor = Pid::from_raw(sandbox.monitor("s"));
     kill(monitor, Signal::SIGKILL).expect("kill it");
     let answer = collect(cgleaf);
     let child = answer.expect(137);

@@ -300,11 +300,7 @@ fn a_run_comes_back_however_often_its_program_stops() {
     let cgleaf = cgleaf.expect("start it");
     let pid = cgleaf_tests::group::pid_of(&cgleaf);
     wait_until("run to stop too", || state(pid) == Some(State::Stopped));
-    let record = sandbox.record("m").expect("a record");
-    let monitor = record["group"]["monitor"]["pid"]
-        .as_i64()
-        .expect("a monitor");
-    let monitor = Pid::from_raw(i32::try_from(monitor).expect("a pid"));
+    let monitor = Pid::from_raw(sandbox.monitor("m"));
     kill(monitor, Signal::SIGKILL).expect("kill it");
     let answer = collect(cgleaf);
     answer.expect(137);

@@ -142,11 +142,15 @@ impl GroupIdentity {
     /// Does this value of [`MARK_VARIABLE`] carry the session's mark, alone or with those of outer and inner sessions?
     #[must_use]
     pub fn is_marked(&self, value: &[u8]) -> bool {
-        !self.mark.is_empty()
-            && value
-                .split(|&byte| byte == b':')
-                .any(|mark| mark == self.mark.as_bytes())
+        carries_mark(value, &self.mark)
     }
+}
+
+/// Does this value of [`MARK_VARIABLE`] carry that mark? No mark is carried by nobody.
+#[must_use]
+pub fn carries_mark(value: &[u8], mark: &str) -> bool {
+    let mut marks = value.split(|&byte| byte == b':');
+    !mark.is_empty() && marks.any(|one| one == mark.as_bytes())
 }
 
 #[cfg(test)]

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use cgleaf_shared::process::liveness::{self, GroupProbe, Liveness};
-use cgleaf_shared::process::{Proc, ProcView, ReadError};
+use cgleaf_shared::process::{Pid, Proc, ProcView, ReadError};
 
 use super::contradiction::contradiction;
-use super::crowd::Crowd;
+use super::crowd::{Crowd, Person};
 use super::gc::GC_LOOKS;
 use super::identity::{GroupIdentity, NOT_OF_HERE};
-use super::members::{Member, members_among, see};
+use super::members::{Member, as_member, members_among};
 use super::newcomers::{Followed, Newcomers};
 
 /// What looks show.
@@ -134,8 +134,12 @@ fn look_at_newcomers(
     mut unseen: Vec<(&mut Seen, &GroupIdentity)>,
 ) -> Result<(), ReadError> {
     let followed = newcomers.follow(proc, |pid| {
+        let person = Person::read(proc, pid)?.filter(|person| person.id.pid != Pid::own());
+        let Some(person) = person else {
+            return Ok(None);
+        };
         for at in (0..unseen.len()).rev() {
-            if let Some(member) = see(proc, pid, unseen[at].1)? {
+            if let Some(member) = as_member(proc, &person, unseen[at].1) {
                 let (told, identity) = unseen.swap_remove(at);
                 *told = seen_as(&[member], identity);
             }

@@ -137,8 +137,13 @@ pub(super) fn see(
     identity: &GroupIdentity,
 ) -> Result<Option<Member>, ReadError> {
     let person = Person::read(proc, pid)?.filter(|person| person.id.pid != Pid::own());
-    let tied = person.and_then(|it| Some((it.tie(identity, &[])?, it)));
-    Ok(tied.map(|(tie, person)| member(proc, &person, tie)))
+    Ok(person.and_then(|person| as_member(proc, &person, identity)))
+}
+
+/// A living process as a member of the session, if something of its own ties it to that.
+pub(super) fn as_member(proc: &Proc, person: &Person, identity: &GroupIdentity) -> Option<Member> {
+    let tie = person.tie(identity, &[])?;
+    Some(member(proc, person, tie))
 }
 
 /// The processes beneath the leader, the monitor and those that are known, and these themselves, each by its identity.

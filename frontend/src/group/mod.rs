@@ -32,7 +32,7 @@ mod tree;
 pub use destroy::{DestroyOptions, DestroyReport, Outcome, StrayPolicy, destroy};
 pub use exec::{NO_GROUP_NOTICE, prepare_exec};
 pub(crate) use identity::NOT_OF_HERE;
-pub use identity::{GroupIdentity, MARK_VARIABLE};
+pub use identity::{GroupIdentity, MARK_VARIABLE, carries_mark};
 pub use judge::{GcVerdict, gc_judges_over};
 pub use launch::{LaunchError, LaunchOptions, Launched, RunEvent, Running, launch};
 pub use look::{Seen, look, look_at_all, look_once, unfit, was_given_anew};

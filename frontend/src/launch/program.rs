@@ -11,12 +11,11 @@ use nix::unistd::{AccessFlags, faccessat};
 
 use super::failure::Failure;
 use crate::error::{Code, Error};
+pub use crate::group::MARK_VARIABLE;
 use crate::sys::Image;
 
 /// The session that a program is in.
 pub const SESSION_VARIABLE: &str = "CGLEAF_SESSION";
-/// The marks of the sessions that it is in, the outermost first, with a colon between them.
-pub const MARK_VARIABLE: &str = "CGLEAF_MARK";
 /// Says that this process is in a scope of its own now, since a helper could not move it from where it was.
 pub(super) const IN_SCOPE_VARIABLE: &str = "CGLEAF_IN_SCOPE";
 

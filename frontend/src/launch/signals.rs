@@ -102,14 +102,15 @@ impl Signals {
     }
 
     /// The program was stopped by this signal: so is this process, and a shell sees its job stopped by it. It comes back when
-    /// this process is continued, or the program is, or has ended. Whether the program is to be continued too: nobody has, and it still has time.
-    /// A stop that is told of when it is over already stops nobody. `keeper` is whose end this process has to see too.
+    /// this process is continued, or the program is, or has ended; `keeper` is whose end this process has to see too. A stop
+    /// that is told of when it is over already stops nobody.
+    ///
+    /// Whether the program is to be continued too: nobody has, and it still has time.
     pub(super) fn stop_too(&self, leader: Pid, keeper: Option<Pid>, by: Signal) -> bool {
         // In a /proc of other numbers nobody can be looked at.
         let can_look = Proc::system().is_ok_and(|proc| proc.is_own());
         if !self.time_is_over() && (is_stopped(leader) || !can_look) {
-            let waker = Some(leader).filter(|_| can_look);
-            let waker = waker.and_then(|leader| Waker::new(leader, keeper));
+            let waker = can_look.then(|| Waker::new(leader, keeper)).flatten();
             self.waker.set(waker.as_ref().map(Waker::pid));
             stop_by(by);
         }

@@ -13,12 +13,10 @@ use super::members::cgroup_of;
 use super::reach::Reach;
 use crate::client::Deadline;
 use crate::error::Result;
-use crate::group::{Followed, Newcomers};
+use crate::group::{Followed, MARK_VARIABLE, Newcomers, carries_mark};
 use crate::operations;
 use crate::records::{RecordedStray, Tie};
 
-/// The variable of a session's programs that holds its mark, after those of the sessions around it.
-const MARK: &str = "CGLEAF_MARK";
 /// How often a stray's subtree is walked again while something new appears in it.
 const ROUNDS: usize = 100;
 /// Looks for strays, where each shows one that has ended before it can be named: somebody follows him.
@@ -232,11 +230,8 @@ fn carrier(proc: &Proc, pid: Pid, mark: &str) -> std::result::Result<Option<Stra
     if pid == Pid::own() {
         return Ok(None);
     }
-    let carries = |marks: Vec<u8>| {
-        let mut marks = marks.split(|byte| *byte == b':');
-        marks.any(|one| one == mark.as_bytes())
-    };
-    if !proc.environ_value_of(pid, MARK)?.is_some_and(carries) {
+    let marks = proc.environ_value_of(pid, MARK_VARIABLE)?;
+    if !marks.is_some_and(|marks| carries_mark(&marks, mark)) {
         return Ok(None);
     }
     let dir = proc.process(pid)?;
