@@ -12,6 +12,7 @@ mod authorise;
 mod cleaner;
 mod connection;
 mod context;
+mod endpoints;
 mod holds;
 mod leaf;
 mod limits;

@@ -7,31 +7,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use cgleaf_shared::wire::{self, MAX_REQUEST, Refusal, RefusalCode, Reply};
 use nix::errno::Errno;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::{SockFlag, accept4};
 
 use crate::audience::Audience;
 use crate::authorise;
 use crate::connection::{Connection, ConnectionId, HELLO_TIME, Next};
 use crate::context::State;
-use crate::listen::Listener;
+use crate::endpoints::{Endpoints, FIRST_CONNECTION, FIRST_LISTENER, SIGNALS};
 use crate::log;
-use crate::notify::Notify;
 use crate::peer::Peer;
 use crate::requests;
 use crate::room::{self, Seat, Share, Worth};
 use crate::status::StatusLine;
-
-/// Everything but clients that the loop waits for, made before the lock-down.
-#[derive(Debug)]
-pub(crate) struct Endpoints {
-    listeners: Vec<Listener>,
-    notify: Notify,
-    epoll: Epoll,
-    signals: SignalFd,
-}
 
 /// When the helper ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,49 +30,12 @@ pub(crate) enum Ends {
     WhenIdle(Duration),
 }
 
-const SIGNALS: u64 = 0;
-const FIRST_LISTENER: u64 = 1;
-const FIRST_CONNECTION: u64 = 1 << 16;
-
-impl Endpoints {
-    pub(crate) fn new(listeners: Vec<Listener>, notify: Notify) -> Result<Self> {
-        let mut mask = SigSet::empty();
-        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
-            mask.add(signal);
-        }
-        mask.thread_block().context("block signals")?;
-        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
-        let signals = SignalFd::with_flags(&mask, flags).context("make a signalfd")?;
-        let epoll =
-            Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("make an epoll descriptor")?;
-        Ok(Self {
-            listeners,
-            notify,
-            epoll,
-            signals,
-        })
-    }
-
-    /// The directory of the socket that this helper bound.
-    pub(crate) fn socket_dir(&self) -> Option<BorrowedFd<'_>> {
-        self.listeners.iter().find_map(Listener::directory)
-    }
-
-    /// Where the helper is reached; empty for one that only serves what it inherited.
-    pub(crate) fn socket(&self) -> String {
-        let first = self.listeners.first();
-        first.map_or_else(String::new, |listener| listener.path().to_owned())
-    }
-}
-
 /// The helper at work.
 pub(crate) struct Server {
     state: State,
     endpoints: Endpoints,
     connections: BTreeMap<ConnectionId, Connection>,
     next_id: u64,
-    /// Whether the listeners are polled: not while there is no descriptor for another client.
-    listening: bool,
     ends: Ends,
     idle_since: Instant,
     last_watchdog: Instant,
@@ -93,25 +44,17 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(state: State, endpoints: Endpoints, ends: Ends) -> Result<Self> {
-        let mut server = Self {
+        let server = Self {
             status: StatusLine::new(state.table.len()),
             state,
             endpoints,
             connections: BTreeMap::new(),
             next_id: FIRST_CONNECTION,
-            listening: false,
             ends,
             idle_since: Instant::now(),
             last_watchdog: Instant::now(),
         };
-        let epoll = &server.endpoints.epoll;
-        epoll
-            .add(
-                &server.endpoints.signals,
-                EpollEvent::new(EpollFlags::EPOLLIN, SIGNALS),
-            )
-            .context("wait for signals")?;
-        server.listen(true).context("wait for clients")?;
+        server.endpoints.wait_for_all()?;
         Ok(server)
     }
 
@@ -168,8 +111,8 @@ impl Server {
         match accept4(listener, flags) {
             Ok(socket) => self.welcome(socket),
             Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS) => {
-                // The client waits in the queue; polling for it would only spin. Each end of a connection tries again.
-                self.stop_listening();
+                // The client waits in the queue; polling for it would only spin.
+                self.endpoints.stop_listening();
             }
             Err(_) => {}
         }
@@ -289,28 +232,8 @@ impl Server {
         if self.connections.is_empty() {
             self.idle_since = Instant::now();
         }
-        if !self.listening && !self.state.ending {
-            let _ = self.listen(true);
-        }
-    }
-
-    fn listen(&mut self, on: bool) -> nix::Result<()> {
-        for (number, listener) in (FIRST_LISTENER..).zip(&self.endpoints.listeners) {
-            if on {
-                self.endpoints
-                    .epoll
-                    .add(listener, EpollEvent::new(EpollFlags::EPOLLIN, number))?;
-            } else {
-                self.endpoints.epoll.delete(listener)?;
-            }
-        }
-        self.listening = on;
-        Ok(())
-    }
-
-    fn stop_listening(&mut self) {
-        if let Err(errno) = self.listen(false) {
-            log::line(format_args!("stop waiting for clients: {errno}"));
+        if !self.state.ending {
+            self.endpoints.listen_again();
         }
     }
 
@@ -330,6 +253,10 @@ impl Server {
         for id in late {
             self.close(id);
         }
+        if self.endpoints.listens_at().is_some_and(|at| now >= at) {
+            self.endpoints.listen_again();
+        }
+        requests::drop_overdue_holds(&mut self.state, now);
         requests::end_overdue_leases(&mut self.state, now);
         requests::remove_ended_leases(&mut self.state, now);
         if let Some(every) = self.endpoints.notify.watchdog
@@ -376,6 +303,8 @@ impl Server {
         };
         let Some(due) = hello
             .chain(lease)
+            .chain(self.endpoints.listens_at())
+            .chain(self.state.holds.next_drop())
             .chain(ended)
             .chain(watchdog)
             .chain(status)

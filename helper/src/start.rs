@@ -14,6 +14,7 @@ use nix::sys::stat::{Mode as FileMode, umask};
 
 use crate::args::Options;
 use crate::context::{Context, Scope, State};
+use crate::endpoints::Endpoints;
 use crate::listen::{self, Claim, Listener};
 use crate::log;
 use crate::notify::Notify;
@@ -23,7 +24,7 @@ use crate::rebuild;
 use crate::rehearse;
 use crate::sandbox::{self, Enforced, Item, LockDown, Reach};
 use crate::scope::{self, Leaving};
-use crate::server::{Endpoints, Ends, Server};
+use crate::server::{Ends, Server};
 
 /// How long a shared helper stays without a session and a client.
 const IDLE: Duration = Duration::from_secs(30);

@@ -5,9 +5,10 @@ use std::os::fd::AsFd;
 use std::process::Command;
 
 use cgleaf_shared::process::Pid;
-use cgleaf_shared::wire::{self, RefusalCode, Reply, Request, Target};
+use cgleaf_shared::wire::{self, FreezeFlag, RefusalCode, Reply, Request, Target};
 use cgleaf_tests::frontend::finish;
 use cgleaf_tests::helper::{Client, Lair, session};
+use cgleaf_tests::scratch::wait_until;
 
 #[test]
 fn quotas_are_for_each_domain() {
@@ -176,6 +177,40 @@ fn a_threaded_leaf_is_listed_and_its_kill_is_left_to_others() {
     client.destroy(&outer);
 }
 
+/// The helper's limit of descriptors, which another process can lower to below what it has: then it gets no new one.
+struct NoDescriptors {
+    helper: u32,
+    before: String,
+}
+
+impl NoDescriptors {
+    fn of(helper: u32) -> Self {
+        let limits = fs::read_to_string(format!("/proc/{helper}/limits")).unwrap();
+        let line = limits
+            .lines()
+            .find(|line| line.starts_with("Max open files"));
+        let before = line.unwrap().split_ascii_whitespace().nth(3).unwrap();
+        let without = Self {
+            helper,
+            before: before.to_owned(),
+        };
+        without.limit("1");
+        without
+    }
+
+    fn limit(&self, number: &str) {
+        let mut command = Command::new("prlimit");
+        command
+            .args(["--pid", &self.helper.to_string()])
+            .arg(format!("--nofile={number}:"));
+        finish(command).expect(0);
+    }
+
+    fn end(self) {
+        self.limit(&self.before);
+    }
+}
+
 /// Only that it is not there ends a helper for its scope directory: whoever cannot look has not seen that.
 #[test]
 fn a_helper_that_cannot_look_at_its_scope_directory_goes_on() {
@@ -183,19 +218,7 @@ fn a_helper_that_cannot_look_at_its_scope_directory_goes_on() {
     let mut program = lair.enrolled(&["enrol=one"]);
     assert!(program.line().starts_with("enrolled"));
     let client = lair.client();
-    let limit = |number: &str| {
-        let mut command = Command::new("prlimit");
-        command
-            .args(["--pid", &lair.pid().to_string()])
-            .arg(format!("--nofile={number}:"));
-        finish(command).expect(0);
-    };
-    let status = fs::read_to_string(format!("/proc/{}/limits", lair.pid())).unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("Max open files"));
-    let before = line.unwrap().split_ascii_whitespace().nth(3).unwrap();
-    limit("1");
+    let without = NoDescriptors::of(lair.pid());
     let requests = [
         Request::Status,
         Request::Open {
@@ -213,8 +236,71 @@ fn a_helper_that_cannot_look_at_its_scope_directory_goes_on() {
             "{request:?}"
         );
     }
-    limit(before);
+    without.end();
     let target = Target::from(&client.open("one").attestation);
     client.destroy(&target);
     assert!(lair.helper.as_mut().unwrap().try_wait().unwrap().is_none());
+}
+
+/// What ends with a connection ends also where the helper had no descriptor for it when the connection ended: a hold, a lease,
+/// and a leaf that nobody was born in.
+#[test]
+fn what_could_not_be_ended_with_its_connection_is_ended_later() {
+    let Some(lair) = Lair::new(0) else { return };
+    let client = lair.client();
+    let mut held = lair.enrolled(&["enrol=held"]);
+    let mut leased = lair.enrolled(&["enrol=leased"]);
+    assert!(held.line().starts_with("enrolled") && leased.line().starts_with("enrolled"));
+    let holder = lair.client();
+    let target = |id: &str| Target::from(&client.open(id).attestation);
+    let freeze = Request::Freeze {
+        target: target("held"),
+        flag: FreezeFlag::Hold,
+    };
+    assert_eq!(holder.call(&freeze), Reply::FreezeRequested);
+    wait_until("the freeze", || client.open("held").state.frozen);
+    let lease = Request::Lease {
+        target: target("leased"),
+    };
+    assert_eq!(holder.call(&lease), Reply::Leased);
+    let _unborn = holder.create(session("unborn"));
+
+    let connected = lair.descriptors();
+    let without = NoDescriptors::of(lair.pid());
+    drop(holder);
+    wait_until("the connection's end", || lair.descriptors() < connected);
+    // It is answered after the whole of that end.
+    assert_eq!(client.refused(&Request::Status), RefusalCode::Exhausted);
+    without.end();
+    wait_until("the thaw", || {
+        let state = client.open("held").state;
+        !state.held && !state.frozen
+    });
+    wait_until("the removal of the others", || {
+        lair.cgroups()
+            .iter()
+            .all(|name| !name.contains("leased") && !name.contains("unborn"))
+    });
+    client.destroy(&target("held"));
+}
+
+/// Where the machine has no descriptor for the first client, no client's end makes room for it.
+#[test]
+fn who_came_while_there_was_no_descriptor_is_served_later() {
+    let Some(lair) = Lair::new(0) else { return };
+    let listened = || {
+        let polled = |entry: fs::DirEntry| fs::read_to_string(entry.path()).unwrap_or_default();
+        fs::read_dir(format!("/proc/{}/fdinfo", lair.pid()))
+            .unwrap()
+            .map(|entry| polled(entry.unwrap()).matches("tfd:").count())
+            .max()
+    };
+    // Signals and the socket.
+    wait_until("the end of all connections", || listened() == Some(2));
+    let without = NoDescriptors::of(lair.pid());
+    let socket = Client::connect_silently(&lair.socket()).unwrap();
+    wait_until("that it stops to listen", || listened() == Some(1));
+    without.end();
+    let client = Client::greet(socket).expect("a welcome");
+    assert!(client.list().is_empty());
 }

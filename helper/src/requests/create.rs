@@ -360,8 +360,12 @@ pub(super) fn remove_unborn(state: &mut State, key: &Key) {
     let Some(row) = state.table.get(key).cloned() else {
         return;
     };
-    let Ok(dir) = authorise::open_verified(state, &row) else {
-        return;
+    let dir = match authorise::open_verified(state, &row) {
+        Ok(dir) => dir,
+        Err(refusal) if refusal.kind() == RefusalCode::Exhausted => {
+            return super::remove_once_empty(state, key.clone());
+        }
+        Err(_) => return,
     };
     if dir.events().is_ok_and(|events| !events.populated) {
         if undo(state, &row) {

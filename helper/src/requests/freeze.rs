@@ -1,5 +1,7 @@
 //! Freeze, thaw, and whether it is done. The helper writes; who asked waits.
 
+use std::time::Instant;
+
 use cgleaf_shared::cgroup::CgroupDir;
 use cgleaf_shared::wire::{FreezeFlag, Refusal, RefusalCode, Reply, Target, Thawed};
 
@@ -153,10 +155,30 @@ pub(crate) fn release_hold(state: &mut State, connection: ConnectionId, key: &Ke
         return;
     };
     trace::event!(&row.identity.session, "ConnEnd");
-    let Ok(dir) = authorise::open_verified(state, &row) else {
-        return;
+    drop_released(state, &row);
+}
+
+/// Thaws what could not be thawed when its last holder let go of it.
+pub(crate) fn drop_overdue_holds(state: &mut State, now: Instant) {
+    for key in state.holds.overdue(now) {
+        if let Some(row) = state.table.get(&key).cloned() {
+            drop_released(state, &row);
+        }
+    }
+}
+
+fn drop_released(state: &mut State, row: &Row) {
+    let later = |state: &mut State| {
+        let until = Instant::now() + super::TRY_AGAIN;
+        state.holds.drop_at(until, row.key());
+    };
+    let dir = match authorise::open_verified(state, row) {
+        Ok(dir) => dir,
+        Err(refusal) if refusal.kind() == RefusalCode::Exhausted => return later(state),
+        Err(_) => return,
     };
     match leaf::drop_hold(&row.identity.session, &dir) {
+        Err(error) if refuse::is_exhaustion(&error) => later(state),
         Err(error) if !error.is_gone() => crate::log::line(format_args!("{error}")),
         _ => {}
     }

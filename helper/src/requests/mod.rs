@@ -10,6 +10,7 @@ mod service;
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use cgleaf_shared::wire::{Mode, Refusal, RefusalCode, Reply, Request};
 
@@ -23,7 +24,10 @@ use crate::refuse;
 use crate::room::Worth;
 use crate::table::Key;
 
-pub(crate) use freeze::release_hold;
+pub(crate) use freeze::{drop_overdue_holds, release_hold};
+
+/// When what failed for want of descriptors or memory is tried again.
+pub(crate) const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// A reply, and the descriptor that goes with it.
 #[derive(Debug)]

@@ -23,8 +23,6 @@ pub(crate) const RETURN_TIME: Duration = Duration::from_secs(10);
 
 /// How long the end of what was killed may take until its leaf is left to gc.
 const LAST_TIME: Duration = Duration::from_secs(10);
-/// When what could not be looked at is looked at again.
-const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// How often it is looked whether that is over.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -115,7 +113,7 @@ fn end_leased(state: &mut State, key: &Key) {
 
 /// The machine is out of descriptors or memory for a moment, which keeps no leaf from its end.
 fn end_later(state: &mut State, key: &Key) {
-    let until = Instant::now() + TRY_AGAIN;
+    let until = Instant::now() + super::TRY_AGAIN;
     state.leases.waiting.push((until, key.clone()));
 }
 
@@ -131,13 +129,15 @@ pub(crate) fn remove_ended_leases(state: &mut State, now: Instant) {
         let Some(row) = state.table.get(&key).cloned() else {
             continue;
         };
-        // It may be gone already; a namesake is not touched.
-        if authorise::open_verified(state, &row).is_err() {
-            continue;
-        }
-        if removal::remove_all_of(state, &row.leaf_path) {
-            trace::event!(&row.identity.session, "RemoveLeaf", "\"gone\":true");
-            continue;
+        match authorise::open_verified(state, &row) {
+            Ok(_) if removal::remove_all_of(state, &row.leaf_path) => {
+                trace::event!(&row.identity.session, "RemoveLeaf", "\"gone\":true");
+                continue;
+            }
+            Ok(_) => {}
+            Err(refusal) if refusal.kind() == RefusalCode::Exhausted => {}
+            // It may be gone already; a namesake is not touched.
+            Err(_) => continue,
         }
         if now < until {
             state.leases.ended.push((until, key));
