@@ -26,6 +26,11 @@ fn malformed_packets_get_bad_message_and_the_next_one_is_served() {
 }
 
 #[test]
+fn who_does_not_begin_with_hello_is_hung_up_on() {
+    alone(hostile::who_does_not_begin_with_hello_is_hung_up_on);
+}
+
+#[test]
 fn no_id_names_anything_but_a_leaf() {
     alone(hostile::no_id_names_anything_but_a_leaf);
 }

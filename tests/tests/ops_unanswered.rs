@@ -32,6 +32,7 @@ fn is_trouble(sandbox: &Sandbox, socket: &Path, why: &str) {
         &["show", "nobody"],
         &["list"],
         &["list", "--all"],
+        &["top", "--count", "1", "--interval", "50ms"],
     ] {
         for answer in both(sandbox, socket, words) {
             answer.expect(6);

@@ -64,8 +64,8 @@ impl Sample {
     fn take(context: &Context) -> Result<Self> {
         let reach = context.reach();
         let everything = reach.everything();
-        if let Some(error) = everything.unread {
-            return Err(error);
+        if let Some(error) = everything.unknown() {
+            return Err(error.clone());
         }
         let sessions = View::of_all(&reach, everything.sessions)
             .into_iter()

@@ -110,6 +110,31 @@ pub fn malformed_packets_get_bad_message_and_the_next_one_is_served(lair: &Lair)
     assert!(matches!(client.call(&Request::Status), Reply::Status(_)));
 }
 
+/// Whoever begins with anything else than one whole Hello is no client: the connection ends, and nothing is said.
+pub fn who_does_not_begin_with_hello_is_hung_up_on(lair: &Lair) {
+    let hello = wire::encode_hello(&Hello::ours()).unwrap();
+    let another = Hello {
+        magic: !wire::MAGIC,
+        ..Hello::ours()
+    };
+    let pipe = std::io::pipe().unwrap();
+    let first: [(Vec<u8>, Option<std::os::fd::BorrowedFd<'_>>); 7] = [
+        (wire::encode_request(&Request::Status).unwrap(), None),
+        (wire::encode_hello(&another).unwrap(), None),
+        ([hello.as_slice(), &[0]].concat(), None),
+        (hello[..hello.len() - 1].to_vec(), None),
+        (vec![0; wire::MAX_REQUEST + 1], None),
+        (vec![0xff], None),
+        (hello, Some(pipe.0.as_fd())),
+    ];
+    for (bytes, descriptor) in first {
+        let socket = Client::connect_silently(&lair.socket()).unwrap();
+        wire::send(socket.as_fd(), &bytes, descriptor, true).unwrap();
+        let said = wire::receive(socket.as_fd(), wire::MAX_REPLY).unwrap();
+        assert_eq!(said.map(|packet| packet.bytes), None, "{bytes:x?}");
+    }
+}
+
 /// An id that could be anything else than a leaf does not even decode.
 pub fn no_id_names_anything_but_a_leaf(lair: &Lair) {
     let before = lair.cgroups();

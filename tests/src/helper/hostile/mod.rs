@@ -42,6 +42,10 @@ pub const CASES: &[(&str, Case)] = &[
         malformed_packets_get_bad_message_and_the_next_one_is_served,
     ),
     (
+        "who_does_not_begin_with_hello_is_hung_up_on",
+        who_does_not_begin_with_hello_is_hung_up_on,
+    ),
+    (
         "no_id_names_anything_but_a_leaf",
         no_id_names_anything_but_a_leaf,
     ),
