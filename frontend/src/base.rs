@@ -200,6 +200,9 @@ fn own_directory(path: &std::ffi::OsStr) -> std::result::Result<PathBuf, String>
             path.display()
         ));
     }
+    if path.to_str().is_none() {
+        return Err(not_utf8("XDG_RUNTIME_DIR", &path));
+    }
     match path.metadata() {
         Err(error) => Err(format!("XDG_RUNTIME_DIR={}: {error}", path.display())),
         Ok(stat) if !stat.is_dir() => Err(format!(
@@ -215,29 +218,37 @@ fn own_directory(path: &std::ffi::OsStr) -> std::result::Result<PathBuf, String>
     }
 }
 
+/// Records name paths, in JSON.
+fn not_utf8(variable: &str, path: &Path) -> String {
+    format!("{variable}={} is not UTF-8", path.display())
+}
+
 /// What is known of the state directory.
 enum State {
     /// Neither variable names one.
     Unknown,
     /// It is there, or can be made.
     Usable(PathBuf),
-    /// HOME names one that cannot be made; why.
+    /// HOME names one that cannot be made, or either variable one whose path cannot be recorded; why.
     Unusable(String),
 }
 
 /// `$XDG_STATE_HOME/cgleaf/<machine-id>-<boot-id>`: a home may be shared by machines, and outlives a boot. Who sets
 /// XDG_STATE_HOME wants the records there and nowhere else; HOME is whatever a container manager made of it.
 fn state_directory(surroundings: &Surroundings) -> Result<State> {
-    let (state, is_named) = match (&surroundings.state_home, &surroundings.home) {
-        (Some(path), _) if Path::new(path).is_absolute() => (PathBuf::from(path), true),
-        (_, Some(home)) => (PathBuf::from(home).join(".local/state"), false),
+    let (variable, state) = match (&surroundings.state_home, &surroundings.home) {
+        (Some(path), _) if Path::new(path).is_absolute() => ("XDG_STATE_HOME", PathBuf::from(path)),
+        (_, Some(home)) => ("HOME", PathBuf::from(home).join(".local/state")),
         _ => return Ok(State::Unknown),
     };
+    if state.to_str().is_none() {
+        return Ok(State::Unusable(not_utf8(variable, &state)));
+    }
     let boot = BootId::current()?;
     let place = format!("{}-{boot}", machine_id());
     let path = state.join("cgleaf").join(place);
     Ok(match can_be_made(&path) {
-        Err(why) if !is_named => State::Unusable(why.to_string()),
+        Err(why) if variable == "HOME" => State::Unusable(why.to_string()),
         _ => State::Usable(path),
     })
 }
@@ -291,4 +302,41 @@ fn make_parents(path: &Path) -> std::result::Result<(), IoError> {
         .mode(0o700)
         .create(parent)
         .context("make the directory", parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    #[test]
+    fn what_json_cannot_name_is_passed_over() {
+        let odd = || Some(OsString::from_vec(b"/odd\xff".to_vec()));
+        let at = |runtime_dir, state_home, home| {
+            let uid = Uid(65_000);
+            Base::find(&Surroundings {
+                uid,
+                runtime_dir,
+                state_home,
+                home,
+            })
+            .expect("this boot has an id")
+        };
+        let records = Path::new("/tmp/cgleaf-65000/sessions");
+        let runtime = at(odd(), None, None);
+        assert!(
+            runtime
+                .passed_over()
+                .is_some_and(|why| why.contains("is not UTF-8"))
+        );
+        for base in [runtime, at(None, odd(), None), at(None, None, odd())] {
+            assert_eq!(base.records_path(), records);
+        }
+        let told = at(None, odd(), None);
+        assert_eq!(
+            told.home_passed_over(),
+            Some("XDG_STATE_HOME=/odd\u{fffd} is not UTF-8")
+        );
+    }
 }

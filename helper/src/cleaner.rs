@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use caps::{CapSet, Capability, CapsHashSet};
-use cgleaf_shared::cgroup::{CgroupDir, ControlFile, HELPER_DIR, own_path, session_of_leaf_name};
+use cgleaf_shared::cgroup::{
+    CgroupDir, ControlFile, HELPER_DIR, attributes, own_path, session_of_leaf_name,
+};
 use cgleaf_shared::process::Pid;
 use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, Signal};
@@ -101,21 +103,42 @@ fn wait_for_the_helper(ended: OwnedFd) -> bool {
     true
 }
 
+/// Removes the scope directories beside a new one whose helper and cleaner were both ended at once, as with a pid namespace. Who
+/// is just moving into one of them finds it gone and looks again.
+pub(crate) fn sweep(above: &CgroupDir, is_scope: impl Fn(&str) -> bool) {
+    for name in above.children().unwrap_or_default() {
+        if !is_scope(&name) {
+            continue;
+        }
+        let Ok(scope) = above.open_child(&name) else {
+            continue;
+        };
+        let is_made = matches!(scope.attribute(attributes::MADE), Ok(Some(_)));
+        if is_made && scope.events().is_ok_and(|events| !events.populated) {
+            let _ = write::remove_dir(&scope, HELPER_DIR);
+            remove_emptied(above, &name, &scope);
+        }
+    }
+}
+
 /// Removes what is empty. A session that still lives keeps its leaf, and with it the scope directory: the next helper takes
 /// them over, and sees to their end then.
 fn clean(made: &Made) {
     let Ok(scope) = made.parent.open_child(&made.name) else {
         return;
     };
-    if !remove_own(&scope) {
-        return;
+    if remove_own(&scope) {
+        remove_emptied(&made.parent, &made.name, &scope);
     }
+}
+
+fn remove_emptied(parent: &CgroupDir, name: &str, scope: &CgroupDir) {
     for child in scope.children().unwrap_or_default() {
         if session_of_leaf_name(&child).is_some() {
-            let _ = write::remove_dir(&scope, &child);
+            let _ = write::remove_dir(scope, &child);
         }
     }
-    let _ = write::remove_dir(&made.parent, &made.name);
+    let _ = write::remove_dir(parent, name);
 }
 
 /// Removes the helper's own cgroup. An ending process closes its descriptors a moment before it leaves that; who is still in

@@ -18,6 +18,10 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use crate::sys;
 
+/// How many clients may wait to be accepted. Who comes then waits for a place in the queue, which is soon; in a long queue he would
+/// wait behind all that somebody else put there. A service manager's is shortened to this, thousands by default.
+const QUEUE: i32 = 64;
+
 /// Another helper has the socket.
 #[derive(Debug)]
 pub(crate) struct LockHeld(PathBuf);
@@ -118,7 +122,7 @@ impl Claim {
         let inode = std::fs::symlink_metadata(&self.path)
             .with_context(|| format!("look at {shown}"))?
             .ino();
-        listen(&socket, Backlog::new(128)?).with_context(|| format!("listen at {shown}"))?;
+        listen(&socket, Backlog::new(QUEUE)?).with_context(|| format!("listen at {shown}"))?;
         Ok(Listener {
             socket,
             path: shown,
@@ -168,6 +172,8 @@ impl Listener {
             );
         }
         set_nonblocking(socket.as_fd())?;
+        listen(&socket, Backlog::new(QUEUE)?)
+            .with_context(|| format!("listen at descriptor {number}"))?;
         let path = getsockname::<UnixAddr>(socket.as_raw_fd())
             .ok()
             .and_then(|address| address.path().map(|path| path.display().to_string()));
@@ -211,8 +217,14 @@ impl Listener {
             return;
         }
         remove(&bound.claim, name);
-        if bound.claim.is_private {
-            remove(&bound.claim, &bound.claim.lock_name);
+    }
+}
+
+/// The lock of a private helper goes with it, also when its start failed.
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if self.is_private {
+            remove(self, &self.lock_name);
         }
     }
 }

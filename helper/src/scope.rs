@@ -144,15 +144,25 @@ fn given(root: &CgroupRoot, path: &CgroupPath) -> Result<Scope> {
     }
 }
 
+/// What this user's directories are called that helpers make: this, something random, and the suffix.
+fn scope_prefix() -> String {
+    format!("cgleaf-{}-", Uid::effective())
+}
+
+const SCOPE_SUFFIX: &str = ".scope";
+
 /// A new directory beneath a cgroup. Nobody else has its name, so that its cleaner can be there first: a helper that is killed
 /// right after the making leaves nothing.
 fn made_beneath(root: &CgroupRoot, above: &CgroupPath) -> Result<Scope> {
     let random = Nonce::generate()?.to_string();
-    let name = format!("cgleaf-{}-{}.scope", Uid::effective(), &random[..8]);
+    let prefix = scope_prefix();
     let made = Made {
         parent: root.open_path(above)?,
-        name,
+        name: format!("{prefix}{}{SCOPE_SUFFIX}", &random[..8]),
     };
+    cleaner::sweep(&made.parent, |name| {
+        name.starts_with(&prefix) && name.ends_with(SCOPE_SUFFIX)
+    });
     cleaner::start(std::slice::from_ref(&made))?;
     make(root, &made.parent, &made.name)?;
     marked(&made.parent, &made.name)
@@ -196,7 +206,13 @@ fn move_into(options: &Options, root: &CgroupRoot, scope: &CgroupDir) -> Result<
         write::set_attribute(&own, attributes::MADE, "1")?;
     }
     let pid = Pid::own();
-    write::control(&own, ControlFile::Procs, &pid.to_string())?;
+    if let Err(error) = write::control(&own, ControlFile::Procs, &pid.to_string()) {
+        // Only an empty one goes.
+        if made.is_ok() {
+            let _ = write::remove_dir(scope, HELPER_DIR);
+        }
+        return Err(error.into());
+    }
     // A bind mount of a subtree shows other paths than /proc does: then nothing here would be where it seems.
     let now = own_path()?;
     if now != *own.path() {

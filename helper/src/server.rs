@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use cgleaf_shared::wire::{self, MAX_REQUEST, Refusal, RefusalCode, Reply};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::{SockFlag, accept4};
 
@@ -15,6 +16,7 @@ use crate::authorise;
 use crate::connection::{Connection, ConnectionId, HELLO_TIME, Next};
 use crate::context::State;
 use crate::endpoints::{Endpoints, FIRST_CONNECTION, FIRST_LISTENER, SIGNALS};
+use crate::listen::Listener;
 use crate::log;
 use crate::peer::Peer;
 use crate::requests;
@@ -107,14 +109,13 @@ impl Server {
         let Some(listener) = self.endpoints.listeners.get(index) else {
             return;
         };
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        match accept4(listener, flags) {
-            Ok(socket) => self.welcome(socket),
+        match next_in_queue(listener) {
+            Ok(Some(socket)) => self.welcome(socket),
             Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS) => {
                 // The client waits in the queue; polling for it would only spin.
                 self.endpoints.stop_listening();
             }
-            Err(_) => {}
+            Ok(None) | Err(_) => {}
         }
     }
 
@@ -348,6 +349,29 @@ impl Server {
             crate::scope::leave(&scope.dir);
         }
     }
+}
+
+/// The next client that is still there. Finding out who somebody is takes longer than connecting: whoever connects and hangs up
+/// again and again would keep the queue full for everybody else, so that these are passed over unseen. Only so many at once,
+/// since others wait to be served.
+fn next_in_queue(listener: &Listener) -> nix::Result<Option<OwnedFd>> {
+    const AT_ONCE: usize = 64;
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    for _ in 0..AT_ONCE {
+        let socket = accept4(listener, flags)?;
+        if !has_hung_up(socket.as_fd()) {
+            return Ok(Some(socket));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether the other end is closed. One that only says nothing more is not (`POLLRDHUP`).
+fn has_hung_up(socket: BorrowedFd<'_>) -> bool {
+    let mut asked = [PollFd::new(socket, PollFlags::POLLIN)];
+    let answered = poll(&mut asked, PollTimeout::ZERO).unwrap_or(0);
+    let events = asked[0].revents().unwrap_or(PollFlags::empty());
+    answered > 0 && events.contains(PollFlags::POLLHUP)
 }
 
 /// Says why, and closes. What does not fit the socket's empty buffer is not worth waiting for.

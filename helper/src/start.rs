@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use cgleaf_shared::cgroup::{CgroupRoot, own_path};
 use cgleaf_shared::id::{BootId, Uid};
-use cgleaf_shared::process::{Pid, Proc, ProcView};
+use cgleaf_shared::process::{Pid, Proc, ProcView, set_umask};
 use cgleaf_shared::wire::{BUILD, Enforcement, MAGIC, Mode, PROTOCOL, Welcome};
 use nix::sys::resource::{Resource, getrlimit};
-use nix::sys::stat::{Mode as FileMode, umask};
 
 use crate::args::Options;
 use crate::context::{Context, Scope, State};
@@ -72,20 +71,20 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     crate::trace::open(options.trace.as_deref())?;
     let ground = Ground::read()?;
 
-    umask(FileMode::from_bits_truncate(0o077));
+    umask(0o077)?;
     // The lock first: who loses the race for the socket leaves nothing behind.
     let claim = match &options.socket {
         Some(path) => Some(Claim::take(path, options.private)?),
         None => None,
     };
-    umask(FileMode::from_bits_truncate(0o022));
+    umask(0o022)?;
     let scopes = scopes(options, &ground)?;
     let leaving = Leaving::from(&scopes, &ground.root)?;
-    umask(FileMode::from_bits_truncate(socket_umask(options.mode)));
+    umask(socket_umask(options.mode))?;
     if let Some(claim) = claim {
         listeners.push(claim.bind()?);
     }
-    umask(FileMode::from_bits_truncate(0o022));
+    umask(0o022)?;
     if options.mode.is_root_mode() {
         listeners
             .iter()
@@ -101,6 +100,11 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     // It has left while it had the lock; now the directory may be another helper's.
     std::mem::forget(leaving);
     Ok(())
+}
+
+fn umask(mask: u32) -> Result<()> {
+    set_umask(mask)
+        .context("set the umask: does a system call filter around the helper refuse umask(2)?")
 }
 
 /// The soft limit is raised to the hard one later. A helper that could take in nobody would only keep another from its place.

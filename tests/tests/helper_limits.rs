@@ -177,6 +177,37 @@ fn a_threaded_leaf_is_listed_and_its_kill_is_left_to_others() {
     client.destroy(&outer);
 }
 
+/// A session that is over and was not removed makes room for a new one; one that has not begun does not.
+#[test]
+fn what_is_over_makes_room() {
+    let Some(mut lair) = Lair::without_helper(0) else {
+        return;
+    };
+    lair.start(&["--max-sessions", "3"]);
+    let mut over = lair.enrolled(&["enrol=over"]);
+    let mut alive = lair.enrolled(&["enrol=alive"]);
+    assert!(over.line().starts_with("enrolled") && alive.line().starts_with("enrolled"));
+    let client = lair.client();
+    let _unborn = client.create(session("unborn"));
+    let next = Request::Create {
+        new: session("next"),
+    };
+    assert_eq!(client.refused(&next), RefusalCode::QuotaSessions);
+    drop(over);
+    wait_until("its end", || !client.open("over").state.populated);
+    assert!(matches!(client.call(&next), Reply::Created(_)));
+    let another = Request::Create {
+        new: session("another"),
+    };
+    assert_eq!(client.refused(&another), RefusalCode::QuotaSessions);
+    let leaves = ["alive", "next", "unborn"].map(|id| format!("cgleaf-{id}.leaf"));
+    let mut there = lair.cgroups();
+    there.retain(|name| name.ends_with(".leaf"));
+    there.sort();
+    assert_eq!(there, leaves);
+    client.destroy(&Target::from(&client.open("alive").attestation));
+}
+
 /// The helper's limit of descriptors, which another process can lower to below what it has: then it gets no new one.
 struct NoDescriptors {
     helper: u32,

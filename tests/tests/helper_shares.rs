@@ -1,9 +1,13 @@
 //! A helper that containers share: what many of them take together is kept from nobody else.
 
 use std::fs;
+use std::os::fd::AsRawFd;
 
 use cgleaf_shared::wire::Target;
 use cgleaf_tests::helper::{Enrolled, Ground};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::unistd::Pid;
 
 const NODE: &str = "cgleaf-helper-node.service";
 /// What a helper keeps back for itself and for what must always work.
@@ -94,4 +98,30 @@ fn a_lease_is_not_ended_for_a_newcomer() {
     for entry in root.list() {
         root.destroy(&Target::from(&entry.attestation));
     }
+}
+
+/// Whoever fills the queue of those who wait to be accepted has others wait behind him: so it is short, however long the service
+/// manager made it.
+#[test]
+fn the_queue_is_short() {
+    let Some(ground) = node("queue", 12) else {
+        return;
+    };
+    let unit = ground.unit.as_ref().expect("a helper");
+    assert!(unit.client().list().is_empty());
+    let helper = Pid::from_raw(i32::try_from(unit.child.id()).expect("a pid"));
+    kill(helper, Signal::SIGSTOP).expect("stop the helper");
+    let address = UnixAddr::new(&ground.socket()).expect("an address");
+    let waiting = std::iter::from_fn(|| {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let socket = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).ok()?;
+        connect(socket.as_raw_fd(), &address).ok().map(|()| socket)
+    });
+    let waiting = waiting.take(500).collect::<Vec<_>>();
+    kill(helper, Signal::SIGCONT).expect("continue the helper");
+    assert!(waiting.len() < 200, "{} wait", waiting.len());
+    // Hung up, they are in nobody's way; nor are they while they wait.
+    assert!(unit.client().list().is_empty());
+    drop(waiting);
+    assert!(unit.client().list().is_empty());
 }

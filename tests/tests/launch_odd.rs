@@ -1,6 +1,8 @@
 //! Ends that are out of the ordinary: real-time signals, leaders that somebody moved, terminals that go away.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
 use cgleaf_tests::frontend::{Sandbox, finish, wait_for};
@@ -190,4 +192,28 @@ fn a_terminal_that_goes_away_ends_what_it_was_opened_for() {
         assert!(wait_for(&mut gone).success());
         sandbox.run(["gc"]).expect(0);
     }
+}
+
+/// Records name paths, in JSON.
+#[test]
+fn a_socket_whose_path_is_not_utf8_is_refused_as_that() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let odd = sandbox.runtime().join(OsStr::from_bytes(b"odd\xff"));
+    let named = |words: &[&str], status: i32| {
+        let mut command = sandbox.command(sandbox.program());
+        command.arg("--socket").arg(&odd).args(words);
+        let answer = finish(command);
+        answer.expect(status);
+        let said = format!("{}{}", answer.stdout, answer.stderr);
+        assert!(said.contains("is not UTF-8"), "{words:?}: {answer:?}");
+    };
+    named(&["run", "--", "true"], 125);
+    named(&["--json", "start", "--", "true"], 125);
+    named(&["list"], 6);
+    named(&["helper", "status"], 6);
+    named(&["--json", "helper", "status"], 6);
+    named(&["doctor"], 12);
+    named(&["--json", "doctor"], 12);
 }

@@ -59,6 +59,27 @@ fn the_filter_is_in_force_and_doctor_sees_it() {
     }
 }
 
+/// umask(2) cannot fail, so that libraries take an error of it for a mask.
+#[test]
+fn a_refused_umask_is_told_by_its_name() {
+    require!(Cgroup2);
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let mut command = sandbox.command(env!("CARGO_BIN_EXE_refusing"));
+    command
+        .args([&libc::EPERM.to_string(), "umask"])
+        .arg(sandbox.program())
+        .args(["run", "--status-fd", "1", "--", "true"]);
+    let answer = finish(command);
+    assert!(
+        answer.expect(0).contains("\"tier\":\"group\""),
+        "{answer:?}"
+    );
+    assert!(answer.stderr.contains("refuse umask(2)"), "{answer:?}");
+    assert!(!answer.stderr.contains("panicked"), "{answer:?}");
+}
+
 /// A filter may kill for a call instead of refusing it: so does a unit with `SystemCallFilter=@system-service`, for landlock's.
 /// doctor lives, says the tier that `run` then uses, and the reason names the signal.
 #[test]

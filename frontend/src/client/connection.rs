@@ -49,8 +49,17 @@ impl Client {
     /// and directory are root's.
     ///
     /// # Errors
-    /// HELPER_UNREACHABLE: nobody listens. REFUSED: the peer is not to be trusted.
+    /// HELPER_UNREACHABLE: nobody listens. REFUSED: the peer is not to be trusted. USAGE: the path is not UTF-8.
     pub fn connect(path: &Path) -> Result<Self> {
+        if path.to_str().is_none() {
+            return Err(Error::new(
+                Code::Usage,
+                format!(
+                    "connect to {}: the path is not UTF-8, so that no record could name it; give the helper another socket",
+                    path.display()
+                ),
+            ));
+        }
         if patience::is_mute(path) {
             return Err(mute(path));
         }

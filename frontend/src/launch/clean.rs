@@ -7,12 +7,11 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
-use cgleaf_shared::process::Pid;
+use cgleaf_shared::process::{Pid, set_umask};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-use nix::sys::stat::{Mode, umask};
 use nix::unistd::{pipe2, setsid};
 
 use crate::error::{Code, OrCode, Result};
@@ -103,7 +102,8 @@ fn become_it(image: &Image, given: &Given) -> ! {
     let _ = sys::put_at(given.stderr.as_fd(), 2);
     let _ = sys::put_at(given.socket.as_fd(), SOCKET_NUMBER);
     sys::close_from(SOCKET_NUMBER + 1);
-    umask(Mode::from_bits_truncate(0o077));
+    // A helper sets its own, and says so where it cannot.
+    let _ = set_umask(0o077);
     let _ = nix::unistd::chdir("/");
     sys::all_signals_to_default();
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);

@@ -21,6 +21,7 @@ use crate::trace;
 use crate::write;
 
 mod parent;
+mod room;
 mod service_left;
 
 /// How often a leaf is made again after it, or its parent, vanished: systemd removes empty cgroups beneath a unit that
@@ -135,7 +136,7 @@ fn make(
 ) -> Result<(Row, CgroupDir), Failure> {
     let place = parent::chosen(state, caller, new.parent.as_ref())?;
     check_id_and_name(state, &place.domain(), new)?;
-    check_quota(state, &place.domain())?;
+    room::require(state, &place.domain())?;
     let (parent, domain) = parent::open(state, &place)?;
     let name = leaf_name(&new.session);
     write::make_dir(&parent, &name)
@@ -249,40 +250,6 @@ fn is_living(state: &State, domain: &Domain, name: &SessionName) -> bool {
     let same = dir.id().is_ok_and(|id| id == row.leaf_id);
     same && (dir.events().is_ok_and(|events| events.populated)
         || attrs::leader(&dir).is_ok_and(|leader| leader.is_none()))
-}
-
-fn check_quota(state: &mut State, domain: &Domain) -> Result<(), Refusal> {
-    let allowed = state.context.quota.sessions;
-    if allowed == usize::MAX || state.table.count(domain) < allowed {
-        return Ok(());
-    }
-    forget_gone(state, domain);
-    let have = state.table.count(domain);
-    if have < allowed {
-        return Ok(());
-    }
-    refuse::because(
-        RefusalCode::QuotaSessions,
-        format!(
-            "there are {have} sessions here, {allowed} are allowed: destroy some, or `cgleaf gc` those that are over"
-        ),
-    )
-}
-
-fn forget_gone(state: &mut State, domain: &Domain) {
-    let gone: Vec<Key> = state
-        .table
-        .rows()
-        .filter(|row| row.domain.domain == *domain)
-        .filter(|row| {
-            let opened = state.context.root.open_path(&row.leaf_path);
-            opened.is_err_and(|error| error.is_gone())
-        })
-        .map(Row::key)
-        .collect();
-    for key in gone {
-        state.forget(&key);
-    }
 }
 
 /// Moves the caller itself, and makes sure that it was the caller that moved.

@@ -20,3 +20,11 @@ pub use pidfd::{Pidfd, PidfdError, SignalHandle};
 pub use reader::{Proc, ProcView, ReadError};
 pub use stat::{Stat, State};
 pub use status::{Status, Uids};
+
+/// Sets this process's file mode creation mask, in octal as umask(2) has it.
+///
+/// # Errors
+/// Only what a system call filter answers in the kernel's place, such as `EPERM`.
+pub fn set_umask(mask: u32) -> std::io::Result<()> {
+    crate::sys::set_umask(mask)
+}

@@ -32,6 +32,16 @@ pub(crate) fn random(buffer: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// umask(2). The call itself cannot fail, and libraries take that for granted; a system call filter can refuse it.
+pub(crate) fn set_umask(mask: u32) -> io::Result<()> {
+    // SAFETY: it takes a number, and changes nothing but this process's mask.
+    let before = unsafe { libc::umask(mask) };
+    if before > 0o777 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// CLOCK_BOOTTIME. It cannot fail on any kernel that has cgroup2 (2.6.39 introduced it).
 pub(crate) fn boot_time() -> BootTime {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)

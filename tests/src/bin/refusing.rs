@@ -24,6 +24,7 @@ fn number(call: &str) -> Result<libc::c_long> {
         "pidfd_send_signal" => libc::SYS_pidfd_send_signal,
         "clone3" => libc::SYS_clone3,
         "close_range" => libc::SYS_close_range,
+        "umask" => libc::SYS_umask,
         "landlock_create_ruleset" => libc::SYS_landlock_create_ruleset,
         "getsockopt:peerpidfd" => libc::SYS_getsockopt,
         other => bail!("{other}: not a call that this program knows"),

@@ -71,7 +71,8 @@ impl Unit {
             &UnixAddr::new(path).expect("an address"),
         )
         .expect("bind");
-        listen(&listening, Backlog::new(64).expect("a backlog")).expect("listen");
+        // As many as a service manager lets wait.
+        listen(&listening, Backlog::new(4096).expect("a backlog")).expect("listen");
         chown(path, Some(owner), Some(owner)).expect("chown the socket");
         let take = match listening.as_raw_fd() {
             3 => String::new(),

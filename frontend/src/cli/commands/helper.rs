@@ -56,7 +56,10 @@ pub(super) fn describe(client: &mut Client) -> Value {
 pub(super) fn looked_json(looked: &[Looked]) -> Vec<Value> {
     looked
         .iter()
-        .map(|one| json!({"socket": one.socket, "named_by": one.named_by, "why_not": one.why_not}))
+        .map(|one| {
+            let socket = one.socket.display().to_string();
+            json!({"socket": socket, "named_by": one.named_by, "why_not": one.why_not})
+        })
         .collect()
 }
 
@@ -110,7 +113,7 @@ fn stop(context: &Context) -> Result<u8> {
     let mut refused = None;
     for mut client in clients {
         match client.call(&Request::Stop) {
-            Ok(Reply::Stopping) => stopped.push(client.path().to_path_buf()),
+            Ok(Reply::Stopping) => stopped.push(client.path().display().to_string()),
             Ok(_) => {}
             Err(error) => refused = refused.or(Some(error)),
         }
@@ -127,7 +130,7 @@ fn stop(context: &Context) -> Result<u8> {
         .filter_map(|one| Unreachable::find(&one.socket))
     {
         match lost.end() {
-            Ok(()) => stopped.push(lost.socket().to_path_buf()),
+            Ok(()) => stopped.push(lost.socket().display().to_string()),
             Err(why) => refused = refused.or(Some(Error::new(Code::HelperUnreachable, why))),
         }
     }
