@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use cgleaf_shared::id::{BootId, Uid};
 use cgleaf_shared::wire::Mode;
-use cgleaf_shared::{IoContext, IoError};
+use cgleaf_shared::{IoContext, IoError, socket};
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 
@@ -121,6 +121,23 @@ impl Base {
         ]
         .map(|mode| (mode, self.socket(mode)))
         .to_vec()
+    }
+
+    /// The socket of the helper that was given this directory, where another one has the usual one of direct mode.
+    pub fn socket_of(&self, directory: &Path) -> PathBuf {
+        self.root.join("run").join(socket::name_for(directory))
+    }
+
+    /// Every such socket that is there.
+    pub fn sockets_of_directories(&self) -> Vec<PathBuf> {
+        let run = self.root.join("run");
+        let entries = std::fs::read_dir(&run).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| socket::is_of_a_directory(name))
+            .collect();
+        names.sort_unstable();
+        names.into_iter().map(|name| run.join(name)).collect()
     }
 
     /// BASE itself, for messages.

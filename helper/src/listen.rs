@@ -40,8 +40,8 @@ pub(crate) struct Claim {
     path: PathBuf,
     directory: File,
     lock_name: OsString,
-    /// Nobody else ever takes this name.
-    is_private: bool,
+    /// It is no mode's usual place.
+    is_lone: bool,
     _lock: File,
 }
 
@@ -62,9 +62,9 @@ struct Bound {
 }
 
 impl Claim {
-    /// Takes the lock beside the path. The lock file is never removed or replaced, or two helpers would each have their own: but
-    /// that of a private helper, whose name is random, goes with its socket.
-    pub(crate) fn take(path: &Path, is_private: bool) -> Result<Self> {
+    /// Takes the lock beside the path. The lock file of a mode's usual place is never removed; one of a lone helper, of which there may
+    /// be any number in time, goes with its socket, and whoever has opened it meanwhile sees that and opens the next.
+    pub(crate) fn take(path: &Path, is_lone: bool) -> Result<Self> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             bail!("{} is no path for a socket", path.display());
         };
@@ -77,25 +77,31 @@ impl Claim {
         let mut lock_name = name.to_owned();
         lock_name.push(".lock");
         let lock_path = parent.join(&lock_name);
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-            .open(&lock_path)
-            .with_context(|| format!("open {}", lock_path.display()))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self {
-                path: path.to_path_buf(),
-                directory,
-                lock_name,
-                is_private,
-                _lock: lock,
-            }),
-            Err(TryLockError::WouldBlock) => Err(LockHeld(path.to_path_buf()).into()),
-            Err(TryLockError::Error(error)) => {
-                Err(error).with_context(|| format!("lock {}", lock_path.display()))
+        loop {
+            let lock = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+                .open(&lock_path)
+                .with_context(|| format!("open {}", lock_path.display()))?;
+            match lock.try_lock() {
+                Ok(()) if is_at(&lock, &lock_path) => {
+                    return Ok(Self {
+                        path: path.to_path_buf(),
+                        directory,
+                        lock_name,
+                        is_lone,
+                        _lock: lock,
+                    });
+                }
+                // Its last holder has removed it since it was opened.
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(LockHeld(path.to_path_buf()).into()),
+                Err(TryLockError::Error(error)) => {
+                    return Err(error).with_context(|| format!("lock {}", lock_path.display()));
+                }
             }
         }
     }
@@ -128,6 +134,15 @@ impl Claim {
             path: shown,
             bound: Some(Bound { claim: self, inode }),
         })
+    }
+}
+
+/// Whether the file that is open is the one that has this name. What cannot be told counts as so: it was just opened by it.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), std::fs::symlink_metadata(path)) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        (_, Err(error)) => error.kind() != std::io::ErrorKind::NotFound,
+        (Err(_), Ok(_)) => true,
     }
 }
 
@@ -220,10 +235,10 @@ impl Listener {
     }
 }
 
-/// The lock of a private helper goes with it, also when its start failed.
+/// The lock of a lone helper goes with it, also when its start failed.
 impl Drop for Claim {
     fn drop(&mut self) {
-        if self.is_private {
+        if self.is_lone {
             remove(self, &self.lock_name);
         }
     }
@@ -271,4 +286,23 @@ fn set_nonblocking(socket: BorrowedFd<'_>) -> Result<()> {
         OFlag::from_bits_retain(fcntl(socket, FcntlArg::F_GETFL).context("fcntl(F_GETFL)")?);
     fcntl(socket, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).context("fcntl(F_SETFL)")?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_has_lost_its_name_is_nobodys() {
+        let name = format!("cgleaf-lock-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let first = File::create(&path).expect("make it");
+        assert!(is_at(&first, &path));
+        std::fs::remove_file(&path).expect("remove it");
+        assert!(!is_at(&first, &path));
+        let second = File::create(&path).expect("make it again");
+        let seen = (is_at(&first, &path), is_at(&second, &path));
+        std::fs::remove_file(&path).expect("remove it");
+        assert_eq!(seen, (false, true));
+    }
 }

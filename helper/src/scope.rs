@@ -271,6 +271,8 @@ fn taken_over(old: &[OldScope], root: &CgroupRoot, boot: BootId) -> Vec<Scope> {
                 scopes.push(taken);
             }
             Ok(_) => {}
+            // Nothing is left of it to be taken over.
+            Err(why) if is_gone(&why) => {}
             Err(why) => log::line(format_args!(
                 "{} is not taken over: {}",
                 scope.path,
@@ -279,6 +281,11 @@ fn taken_over(old: &[OldScope], root: &CgroupRoot, boot: BootId) -> Vec<Scope> {
         }
     }
     scopes
+}
+
+fn is_gone(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<IoError>();
+    cause.is_some_and(IoError::is_gone)
 }
 
 fn take(old: &OldScope, root: &CgroupRoot, boot: BootId) -> Result<Scope> {

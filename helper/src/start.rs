@@ -2,12 +2,14 @@
 //! before it.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use cgleaf_shared::cgroup::{CgroupRoot, own_path};
 use cgleaf_shared::id::{BootId, Uid};
 use cgleaf_shared::process::{Pid, Proc, ProcView, set_umask};
+use cgleaf_shared::socket;
 use cgleaf_shared::wire::{BUILD, Enforcement, MAGIC, Mode, PROTOCOL, Welcome};
 use nix::sys::resource::{Resource, getrlimit};
 
@@ -74,7 +76,10 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     umask(0o077)?;
     // The lock first: who loses the race for the socket leaves nothing behind.
     let claim = match &options.socket {
-        Some(path) => Some(Claim::take(path, options.private)?),
+        Some(path) => Some(Claim::take(
+            path,
+            options.private || is_of_a_directory(path),
+        )?),
         None => None,
     };
     umask(0o022)?;
@@ -105,6 +110,12 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
 fn umask(mask: u32) -> Result<()> {
     set_umask(mask)
         .context("set the umask: does a system call filter around the helper refuse umask(2)?")
+}
+
+/// Whether a socket is that of a directory which was given while another helper had the usual place.
+fn is_of_a_directory(path: &Path) -> bool {
+    let name = path.file_name().and_then(std::ffi::OsStr::to_str);
+    name.is_some_and(socket::is_of_a_directory)
 }
 
 /// The soft limit is raised to the hard one later. A helper that could take in nobody would only keep another from its place.

@@ -8,6 +8,7 @@ pub mod cgroup;
 pub mod error;
 pub mod id;
 pub mod process;
+pub mod socket;
 pub mod wire;
 
 mod sys;

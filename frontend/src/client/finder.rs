@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cgleaf_shared::wire::{Reply, Request};
+use cgleaf_shared::wire::{Mode, Reply, Request};
 
 use super::{Client, Deadline};
 use crate::base::Base;
@@ -65,7 +65,7 @@ pub(crate) fn is_absent(error: &Error) -> bool {
         && errno.is_some_and(|errno| absent.iter().any(|one| i64::from(*one) == errno))
 }
 
-/// The sockets to look at, each with who named it: a named one alone, else each mode's place.
+/// The sockets at which a new session is asked for, each with who named it: a named one alone, else each mode's place.
 pub fn places(base: &Base, named: Option<&Path>) -> Vec<(String, PathBuf)> {
     if let Some(path) = named {
         return vec![("--socket".to_owned(), path.to_path_buf())];
@@ -77,6 +77,17 @@ pub fn places(base: &Base, named: Option<&Path>) -> Vec<(String, PathBuf)> {
         .into_iter()
         .map(|(mode, path)| (mode.name().to_owned(), path))
         .collect()
+}
+
+/// The sockets of every helper that may have a session: those, and the ones of helpers that were given a directory while another
+/// had the usual place (docs/adr/0006).
+pub fn all_places(base: &Base, named: Option<&Path>) -> Vec<(String, PathBuf)> {
+    let mut places = places(base, named);
+    if !places.iter().any(|(by, _)| is_named(by)) {
+        let others = base.sockets_of_directories().into_iter();
+        places.extend(others.map(|path| (Mode::Direct.name().to_owned(), path)));
+    }
+    places
 }
 
 /// Whether somebody chose this socket, so that no other will do, and nobody's silence there is an answer.
@@ -118,7 +129,7 @@ pub fn find(base: &Base, named: Option<&Path>) -> (Option<Client>, Vec<Looked>) 
 pub fn find_all(base: &Base, named: Option<&Path>) -> (Vec<Client>, Vec<Looked>) {
     let mut clients = Vec::new();
     let mut looked = Vec::new();
-    for (named_by, socket) in places(base, named) {
+    for (named_by, socket) in all_places(base, named) {
         match open(&socket) {
             Ok(client) => {
                 looked.push(Looked::answers(named_by, socket));

@@ -14,7 +14,7 @@ pub use deadline::Deadline;
 #[cfg(feature = "cli")]
 pub(crate) use errors::unanswered_at;
 pub(crate) use errors::{has_ended, refused};
-pub use finder::{Looked, find, find_all, open, places};
+pub use finder::{Looked, all_places, find, find_all, open, places};
 pub(crate) use finder::{is_absent, is_named, unanswered};
 pub(crate) use patience::{Patience, is_mute as is_known_mute};
 pub(crate) use unreachable::Unreachable;

@@ -8,6 +8,7 @@ use cgleaf_shared::wire::{Reply, Request};
 
 use super::Site;
 use super::log::LogPlace;
+use super::named_directory::NamedDirectory;
 use super::program::new_mark;
 use super::scope;
 use crate::client::{Client, find_all};
@@ -316,8 +317,11 @@ impl Drop for Claim {
     }
 }
 
-/// Whether a helper answers that serves as root, with the record optional.
+/// Whether a helper answers that serves as root, with the record optional. Where a directory was named it is not asked.
 fn has_root_helper(site: &Site<'_>) -> bool {
+    if matches!(NamedDirectory::of(site), Ok(Some(_))) {
+        return false;
+    }
     let (clients, _) = find_all(site.base, site.socket);
     clients.iter().any(|client| {
         cgleaf_shared::wire::Mode::from_name(client.mode())

@@ -8,7 +8,7 @@ use cgleaf_shared::wire::{Reply, Request, Target};
 use super::Site;
 use super::claim::Claim;
 use crate::client::interest::Regardless;
-use crate::client::{Client, Deadline, LeafEvents, places};
+use crate::client::{Client, Deadline, LeafEvents, all_places};
 use crate::error::{Code, Error, Result};
 use crate::ops::{self, DestroyOptions, Destroyed, Reach};
 use crate::records::{Phase, Record, Store};
@@ -76,7 +76,7 @@ pub(super) fn remove_untold(site: &Site<'_>, session: &SessionId) {
     let request = Request::Open {
         session: session.clone(),
     };
-    for (_, socket) in places(site.base, site.socket) {
+    for (_, socket) in all_places(site.base, site.socket) {
         let Ok(mut client) = Client::connect(&socket) else {
             continue;
         };

@@ -52,7 +52,9 @@ fn try_exec(
         }
         Made::MoveDenied(refusal) => {
             let session = claim.record().session.clone();
-            return Err(scope::enter_one(site, session.as_str(), &refusal).into());
+            let why = scope::enter_one(site, session.as_str(), &refusal);
+            group_tier::instead(site, plan, &[why.message().to_owned()])?;
+            return group_tier::exec(site, plan, claim, &program, enrolled);
         }
     };
     let mut enrolment = Enrolment { leaf: Some(leaf) };

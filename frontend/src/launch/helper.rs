@@ -5,9 +5,10 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cgleaf_shared::wire::{Created, NewSession, Refusal, RefusalCode, Reply, Request};
+use cgleaf_shared::wire::{Created, Mode, NewSession, Refusal, RefusalCode, Reply, Request};
 
 use super::Site;
+use super::named_directory::{NamedDirectory, is_inside_a_session};
 use super::start_helper::{self, Way};
 use crate::client::{
     Client, Deadline, Patience, Unreachable, interest, is_known_mute, is_named, places, refused,
@@ -50,7 +51,7 @@ const BINDING: Duration = Duration::from_secs(10);
 /// Every refusal but "place not served" and a move that was denied; HELPER_UNREACHABLE for a named socket where nobody
 /// listens, or when the time is over.
 pub(super) fn ask(site: &Site<'_>, request: &Request) -> Result<Asked> {
-    Search::new(site, request).run()
+    Search::new(site, request)?.run()
 }
 
 /// A helper that serves this process, started if none answers: for what needs one although it begins no session, as the
@@ -102,23 +103,34 @@ pub(super) fn reasons(said: &[String]) -> String {
 /// # Errors
 /// HELPER_UNREACHABLE: it cannot be started, or a socket was named.
 pub(crate) fn start_own(site: &Site<'_>) -> Result<Client> {
-    let mut search = Search::new(site, &Request::Status);
-    while let Some(way) = search.way_to_start() {
-        search.said.clear();
-        let attempt = match Client::connect(&way.socket(site.base)) {
-            Ok(client) => search.attempt(client)?,
-            Err(_) => search.ask_a_new_one(&way)?,
-        };
-        match attempt {
-            Attempt::Done(Asked::Answered(answered)) => return Ok(answered.client),
-            Attempt::Again | Attempt::Locked => search.pause()?,
-            Attempt::Done(_) | Attempt::NotServed => break,
+    let mut search = Search::new(site, &Request::Status)?;
+    let said = if search.directory.is_some() {
+        match search.run()? {
+            Asked::Answered(answered) => return Ok(answered.client),
+            Asked::NotServed(said) => said,
+            Asked::MoveDenied(refusal) => vec![refusal.message],
         }
-    }
-    let said = search.said.join("; ");
+    } else {
+        while let Some(way) = search.way_to_start() {
+            search.said.clear();
+            let attempt = match Client::connect(&search.socket_of(&way)) {
+                Ok(client) => search.attempt(client)?,
+                Err(_) => search.ask_a_new_one(&way)?,
+            };
+            match attempt {
+                Attempt::Done(Asked::Answered(answered)) => return Ok(answered.client),
+                Attempt::Again | Attempt::Locked => search.pause()?,
+                Attempt::Done(_) | Attempt::NotServed | Attempt::Elsewhere => break,
+            }
+        }
+        search.said
+    };
     Err(Error::new(
         Code::HelperUnreachable,
-        format!("no helper has the leaf, and none could be started for it: {said}"),
+        format!(
+            "no helper has the leaf, and none could be started for it: {}",
+            said.join("; ")
+        ),
     ))
 }
 
@@ -126,6 +138,10 @@ struct Search<'a> {
     site: &'a Site<'a>,
     request: &'a Request,
     deadline: Deadline,
+    /// The directory that was named for leaves: nobody but its helper is asked.
+    directory: Option<NamedDirectory>,
+    /// Whether the usual socket of direct mode is that of another directory's helper.
+    usual_is_anothers: bool,
     /// What each helper, or the lack of one, said.
     said: Vec<String>,
     /// The sockets whose helpers do not serve this place.
@@ -137,6 +153,8 @@ struct Search<'a> {
 enum Attempt {
     Done(Asked),
     NotServed,
+    /// It was not asked, since its leaves lie elsewhere than was named.
+    Elsewhere,
     /// The helper was just ending: look again.
     Again,
     /// Another one has the place, and may be just beginning: look again.
@@ -144,15 +162,17 @@ enum Attempt {
 }
 
 impl<'a> Search<'a> {
-    fn new(site: &'a Site<'_>, request: &'a Request) -> Self {
-        Self {
+    fn new(site: &'a Site<'_>, request: &'a Request) -> Result<Self> {
+        Ok(Self {
             site,
             request,
             deadline: Deadline::after(Deadline::REQUEST),
+            directory: NamedDirectory::of(site)?,
+            usual_is_anothers: false,
             said: Vec::new(),
             refused_at: Vec::new(),
             locked: None,
-        }
+        })
     }
 
     fn run(mut self) -> Result<Asked> {
@@ -165,7 +185,12 @@ impl<'a> Search<'a> {
                     self.pause()?;
                     continue;
                 }
-                Attempt::NotServed => {}
+                Attempt::NotServed | Attempt::Elsewhere => {}
+            }
+            if self.directory.is_some() && is_inside_a_session().unwrap_or(false) {
+                // Rule 1 goes before what was named: the helper of that session is found by any other.
+                self.directory = None;
+                continue;
             }
             let Some(way) = self.way_to_start() else {
                 return Ok(Asked::NotServed(self.said));
@@ -177,7 +202,9 @@ impl<'a> Search<'a> {
                     starts += 1;
                     self.pause()?;
                 }
-                Attempt::Again | Attempt::NotServed => return Ok(Asked::NotServed(self.said)),
+                Attempt::Again | Attempt::NotServed | Attempt::Elsewhere => {
+                    return Ok(Asked::NotServed(self.said));
+                }
             }
         }
     }
@@ -195,7 +222,8 @@ impl<'a> Search<'a> {
 
     fn ask_those_there_are(&mut self) -> Result<Attempt> {
         let mut answer = Attempt::NotServed;
-        for (named_by, socket) in places(self.site.base, self.site.socket) {
+        self.usual_is_anothers = false;
+        for (named_by, socket) in self.places() {
             if self.refused_at.contains(&socket) {
                 continue;
             }
@@ -206,14 +234,51 @@ impl<'a> Search<'a> {
                 // That nobody is there is the usual case, and told by doctor.
                 Err(error) if error.code() == Code::HelperUnreachable => {}
                 Err(error) => self.said.push(error.message().to_owned()),
-                Ok(client) => match self.attempt(client)? {
+                Ok(client) => match self.attempt_here(client, &named_by)? {
                     Attempt::NotServed => self.refused_at.push(socket),
+                    Attempt::Elsewhere => {}
                     again @ (Attempt::Again | Attempt::Locked) => answer = again,
                     done @ Attempt::Done(_) => return Ok(done),
                 },
             }
         }
         Ok(answer)
+    }
+
+    fn places(&self) -> Vec<(String, PathBuf)> {
+        match &self.directory {
+            Some(directory) => directory.places(),
+            None => places(self.site.base, self.site.socket),
+        }
+    }
+
+    /// Asks one that was there already.
+    fn attempt_here(&mut self, mut client: Client, named_by: &str) -> Result<Attempt> {
+        let Some(directory) = &self.directory else {
+            let attempt = self.attempt(client)?;
+            return Ok(match attempt {
+                // Its directory may be one that it was given for others, and nobody has named it for this process, which may be
+                // served by a helper of its own all the same.
+                Attempt::Done(Asked::MoveDenied(refusal)) if named_by == Mode::Direct.name() => {
+                    self.said.push(refusal.message);
+                    Attempt::NotServed
+                }
+                other => other,
+            });
+        };
+        if directory.is_anothers(&mut client, self.deadline)? {
+            self.usual_is_anothers = true;
+            return Ok(Attempt::Elsewhere);
+        }
+        self.attempt(client)
+    }
+
+    /// The socket that a helper binds which is started in that way.
+    fn socket_of(&self, way: &Way) -> PathBuf {
+        match &self.directory {
+            Some(directory) => directory.socket(self.usual_is_anothers),
+            None => way.socket(self.site.base),
+        }
     }
 
     /// How a helper can be started here; `None` where one was named, or where that one has said already that it does not
@@ -224,7 +289,7 @@ impl<'a> Search<'a> {
             return None;
         }
         match Way::here(self.site) {
-            Ok(way) if self.refused_at.contains(&way.socket(self.site.base)) => None,
+            Ok(way) if self.refused_at.contains(&self.socket_of(&way)) => None,
             Ok(way) => Some(way),
             Err(error) => {
                 self.said.push(error.message().to_owned());
@@ -234,7 +299,8 @@ impl<'a> Search<'a> {
     }
 
     fn ask_a_new_one(&mut self, way: &Way) -> Result<Attempt> {
-        let new = match start_helper::start(self.site, way) {
+        let socket = self.socket_of(way);
+        let new = match start_helper::start(self.site, way, &socket) {
             Ok(new) => new,
             Err(error) => {
                 self.said.push(error.message().to_owned());
@@ -256,7 +322,7 @@ impl<'a> Search<'a> {
                 }
                 self.said.push(format!("{}: {words}", way.shown()));
                 if words.mentions(start_helper::ANOTHER_HAS_IT) {
-                    return self.locked(&way.socket(self.site.base));
+                    return self.locked(&socket);
                 }
                 // Without a word it was killed: that says nothing of the next.
                 Ok(if words.is_empty() {

@@ -6,7 +6,7 @@ use cgleaf_shared::process::{Pid, Proc, ProcessId};
 use cgleaf_shared::wire::{Created, Mode, NewSession, Refusal, Reply, Request};
 
 use super::helper::{self, Answered, Asked};
-use super::{Site, TierWanted};
+use super::{Site, TierWanted, scope};
 use crate::client::{Client, LeafEvents};
 use crate::error::{Code, Error, OrCode, Result};
 use crate::records::{HelperRef, Names, Record, ScopeRef, Store};
@@ -82,9 +82,7 @@ fn leaf(site: &Site<'_>, answered: Answered) -> Result<Leaf> {
         ));
     };
     if let Some(unit) = left_service {
-        site.notice(&format!(
-            "this process leaves {unit}: that unit's limits, filters and `stop` no longer cover it"
-        ));
+        site.notice(&scope::leaves(&unit));
     }
     Ok(Leaf {
         helper: helper_of(&answered.client, &attestation),

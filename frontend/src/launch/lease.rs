@@ -83,8 +83,19 @@ fn ask(client: &mut Client, record: &Record) -> Result<()> {
     }
 }
 
+/// The helper that has its socket has the session too, where another was named for new ones meanwhile, or it is the one of a session
+/// around this.
 fn again(site: &Site<'_>, record: &Record) -> Result<Client> {
     let session = record.session.clone();
+    let its_own = record.helper.as_ref().map(|helper| &helper.socket);
+    if let Some(mut client) = its_own.and_then(|socket| Client::connect(socket).ok())
+        && let Ok(Reply::Opened(_)) = client.call(&Request::Open {
+            session: session.clone(),
+        })
+    {
+        ask(&mut client, record)?;
+        return Ok(client);
+    }
     match helper::ask(site, &Request::Open { session })? {
         Asked::Answered(answered) => {
             let mut client = answered.client;

@@ -1,8 +1,11 @@
 //! What this machine and this process's surroundings offer to whoever starts a helper or a scope.
 
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use cgleaf_shared::id::Uid;
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 
 use crate::error::{Code, Error, Result};
 
@@ -38,14 +41,23 @@ pub(super) fn systemd_is_init() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
 
-/// The runtime directory in which the user's manager has its socket.
+/// The runtime directory in which the user's manager has its socket, and answers there.
 pub(super) fn user_runtime_directory() -> Option<PathBuf> {
     let usual = PathBuf::from(format!("/run/user/{}", Uid::effective()));
     let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     named
         .into_iter()
         .chain([usual])
-        .find(|directory| directory.join("systemd/private").exists())
+        .find(|directory| takes_connections(&directory.join("systemd/private")))
+}
+
+/// Whether somebody listens at a manager's socket: one that was killed leaves its file. It is asked nothing, and not waited for,
+/// since one that has a full queue is there.
+pub(crate) fn takes_connections(path: &Path) -> bool {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let connected = socket(AddressFamily::Unix, SockType::Stream, flags, None)
+        .and_then(|socket| connect(socket.as_raw_fd(), &UnixAddr::new(path)?));
+    matches!(connected, Ok(()) | Err(Errno::EAGAIN))
 }
 
 /// Whether a system call filter is around this process (`Seccomp: 2`, proc_pid_status(5)).

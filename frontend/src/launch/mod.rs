@@ -15,10 +15,11 @@ mod leaf;
 mod lease;
 mod log;
 mod logout;
+mod lone_sockets;
 mod machine;
 mod message;
+mod named_directory;
 mod plan;
-mod private_sockets;
 mod program;
 mod run;
 mod scope;
@@ -36,9 +37,12 @@ pub use failure::{BEFORE_THE_PROGRAM, Failure, NOT_EXECUTABLE, NOT_FOUND};
 pub use helper::connect_or_start;
 pub(crate) use helper::{empty_leaf, start_own};
 pub use lease::Lease;
-#[cfg(feature = "cli")]
-pub(crate) use logout::lingers;
 pub use logout::survives_logout;
+#[cfg(feature = "cli")]
+pub(crate) use logout::{ends_with_it, lingers, who_logs_out};
+#[cfg(feature = "cli")]
+pub(crate) use machine::takes_connections;
+pub(crate) use named_directory::directory_of;
 pub use plan::{Plan, Site, TierWanted};
 pub use program::{MARK_VARIABLE, Program, SESSION_VARIABLE};
 pub use run::{Leftovers, RunOptions, TIMED_OUT, run};

@@ -16,7 +16,7 @@ use super::lease::Lease;
 use super::program::{Program, cannot_execute};
 use super::signals::Signals;
 use super::watch::{Happened, Watch};
-use super::{Plan, Site, TierWanted, group_tier, scope};
+use super::{Plan, Site, TierWanted, group_tier, logout, scope};
 use crate::client::Deadline;
 use crate::error::{Code, Error, Result};
 use crate::operations;
@@ -128,7 +128,8 @@ fn launch<'a>(
         Err(NoChild::MoveDenied(refusal)) => {
             signals.give_back();
             let session = claim.record().session.clone();
-            return Err(scope::enter_one(site, session.as_str(), &refusal).into());
+            let why = scope::enter_one(site, session.as_str(), &refusal);
+            return Ok(Launched::NotServed(claim, vec![why.message().to_owned()]));
         }
     };
     let mut run = Run {
@@ -306,6 +307,9 @@ impl Run<'_> {
         end::write_exit(&self.claim);
         let told = end::goes_on(&self.claim.record().session);
         self.site.notice(&told);
+        if let Some(told) = logout::ends_with_it(self.claim.record()) {
+            self.site.notice(&told);
+        }
         false
     }
 

@@ -72,7 +72,9 @@ pub fn start(
             group_tier::start(site, plan, &program, log)
         }
         Told::MoveDenied(session, refusal) => {
-            Err(scope::enter_one(site, &session, &refusal).into())
+            let why = scope::enter_one(site, &session, &refusal);
+            group_tier::instead(site, plan, &[why.message().to_owned()])?;
+            group_tier::start(site, plan, &program, log)
         }
         Told::Failed {
             code,

@@ -17,7 +17,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::clean;
 use super::machine::{is_filtered, is_in_a_sandbox, systemd_is_init, tool, user_runtime_directory};
 use super::program::{c_string, c_strings};
-use super::{Site, private_sockets, take_over};
+use super::{Site, lone_sockets, take_over};
 use crate::base::Base;
 use crate::client::Client;
 use crate::error::{Code, Error, OrCode, Result};
@@ -98,6 +98,14 @@ impl Way {
     /// The socket that such a helper binds.
     pub(super) fn socket(&self, base: &Base) -> PathBuf {
         base.socket(self.mode())
+    }
+
+    /// The directory that it is given.
+    fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::Direct { scope_dir } => scope_dir.as_deref(),
+            Self::Scope { .. } => None,
+        }
     }
 
     fn mode(&self) -> Mode {
@@ -215,7 +223,7 @@ impl Way {
 /// A service's user need not be one who can log in, and his manager could not move him out of there.
 fn no_user_manager() -> String {
     let none = format!(
-        "there is no user manager here (no /run/user/{}/systemd/private)",
+        "there is no user manager here (none answers at /run/user/{}/systemd/private)",
         Uid::effective()
     );
     match own_path().ok().and_then(|own| own.service()) {
@@ -303,21 +311,23 @@ impl fmt::Display for LastWords {
     }
 }
 
-/// Starts one, with this process as its first client.
+/// Starts one that binds that socket, with this process as its first client.
 ///
 /// # Errors
 /// STORAGE: its socket's directory cannot be made. INTERNAL: a process or socket cannot be made.
-pub(super) fn start(site: &Site<'_>, way: &Way) -> Result<New> {
+pub(super) fn start(site: &Site<'_>, way: &Way, socket: &Path) -> Result<New> {
     let private = is_in_a_sandbox();
     let run_dir = site.base.run_dir()?;
     let socket = if private {
         // Nobody finds it by its place: it is made of this caller's sandbox, and so serves this caller's session alone.
         let random = Nonce::generate()?.to_string();
-        private_sockets::sweep(run_dir.path());
-        run_dir.path().join(private_sockets::name(&random[..12]))
+        run_dir.path().join(lone_sockets::name(&random[..12]))
     } else {
-        way.socket(site.base)
+        socket.to_path_buf()
     };
+    if socket != way.socket(site.base) {
+        lone_sockets::sweep(run_dir.path());
+    }
     let mut words = way.wrapper()?;
     words.extend(helper_program()?);
     words.extend(helper_arguments(site, way, &socket, private));
@@ -348,7 +358,7 @@ fn helper_arguments(site: &Site<'_>, way: &Way, socket: &Path, private: bool) ->
     if private {
         words.push("--private".into());
     }
-    let mut old = take_over::scopes(site.base, socket);
+    let mut old = take_over::scopes(site.base, socket, way.directory());
     if matches!(way, Way::Scope { .. }) && !private {
         old.extend(take_over::stranded());
     }

@@ -6,31 +6,59 @@ use std::path::Path;
 
 use cgleaf_shared::attestation::{Attestation, Verdict, verify};
 use cgleaf_shared::cgroup::{
-    CgroupDir, CgroupPath, CgroupRoot, HELPER_DIR, leaf_name, own_path, session_of_leaf_name,
+    CgroupDir, CgroupPath, CgroupRoot, HELPER_DIR, attributes, leaf_name, own_path,
+    session_of_leaf_name,
 };
 use cgleaf_shared::id::{BootId, CgroupId, SessionId, Uid};
+use cgleaf_shared::wire::Mode;
 
 use super::start_helper::is_scope_unit;
 use crate::base::Base;
 use crate::client::Client;
 use crate::records::{Found, Record, Store};
 
-/// What `--take-over` is given for a helper that will bind `socket`. What cannot be read is left out: it takes nothing
-/// away that the helper could be given later.
-pub(super) fn scopes(base: &Base, socket: &Path) -> Vec<String> {
+/// What `--take-over` is given for a helper that will bind `socket`, in a directory if it is given one: a directory that was
+/// given is served by a helper that was given it and by no other, so that two never have the same leaves (docs/adr/0006). What cannot be
+/// read is left out: it takes nothing away that the helper could be given later.
+pub(super) fn scopes(base: &Base, socket: &Path, directory: Option<&Path>) -> Vec<String> {
     let Ok(store) = Store::open(base) else {
         return Vec::new();
     };
     let sessions = store.sessions().unwrap_or_default();
     let boot = BootId::current().ok();
+    let root = CgroupRoot::open().ok();
     let found: BTreeSet<String> = sessions
         .iter()
         .filter_map(|session| match store.read(session) {
-            Ok(Some(Found::Record(record))) => old_scope(&record, boot, socket),
+            Ok(Some(Found::Record(record))) if is_its(&record, root.as_ref(), directory) => {
+                old_scope(&record, boot, socket)
+            }
             _ => None,
         })
         .collect();
     found.into_iter().collect()
+}
+
+/// Whether a helper that is given that directory, or none, may have the leaves of this record's.
+fn is_its(record: &Record, root: Option<&CgroupRoot>, directory: Option<&Path>) -> bool {
+    let scope = record.helper.as_ref().and_then(|helper| {
+        let is_direct = helper.mode == Mode::Direct.name();
+        helper.scope.as_ref().map(|scope| (scope, is_direct))
+    });
+    let (Some((scope, is_direct)), Some(root)) = (scope, root) else {
+        return false;
+    };
+    match directory {
+        Some(directory) => root.mount().point.join(scope.path.relative()) == directory,
+        None => !is_direct || is_made(root, &scope.path),
+    }
+}
+
+/// Whether a helper made that directory itself. One that is gone harms nobody.
+fn is_made(root: &CgroupRoot, path: &CgroupPath) -> bool {
+    root.open_path(path)
+        .and_then(|dir| dir.attribute(attributes::MADE))
+        .is_ok_and(|made| made.is_some())
 }
 
 fn old_scope(record: &Record, boot: Option<BootId>, socket: &Path) -> Option<String> {

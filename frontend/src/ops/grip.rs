@@ -74,14 +74,14 @@ impl Reach {
             LeafSeen::Here(_) | LeafSeen::There(_)
         );
         if is_there {
-            let helper = self.start_own_helper()?;
+            let helper = self.start_own_helper(session)?;
             if let Some(leaf) = self.open_leaf(&session.id, Some(helper.path()))? {
                 return self.hold_of(session, leaf, role);
             }
         } else if self.has_directory_of(&session.id, session.attestation()) {
             // The record is lost, or an old one: only a helper can tell whose leaf that is.
             let asked = self
-                .start_own_helper()
+                .start_own_helper(session)
                 .and_then(|helper| self.open_leaf(&session.id, Some(helper.path())));
             match asked {
                 Ok(Some(leaf)) => return self.hold_of(session, leaf, role),

@@ -14,6 +14,8 @@ use crate::error::{Code, Error, Result};
 use crate::launch::{self, Site};
 use crate::records::{Found, Names, Store};
 
+use super::session::Session;
+
 /// What a command can reach. It can be shared between threads: every call makes connections of its own.
 #[derive(Debug)]
 pub struct Reach {
@@ -118,7 +120,7 @@ impl Reach {
 
     /// The sockets to ask about a session: the one that its record names first.
     fn sockets(&self, first: Option<&Path>) -> Vec<PathBuf> {
-        let places = client::places(&self.base, self.named());
+        let places = client::all_places(&self.base, self.named());
         let mut sockets: Vec<PathBuf> = places.into_iter().map(|(_, path)| path).collect();
         // A socket that was named, by option or environment, is the only one.
         if sockets.len() > 1
@@ -203,12 +205,17 @@ impl Reach {
         ))
     }
 
-    /// Starts the helper that takes over the leaves of one that died.
+    /// Starts the helper that takes over the leaf of one that died: in that one's directory, where it had one of its own.
     ///
     /// # Errors
     /// HELPER_UNREACHABLE.
-    pub(super) fn start_own_helper(&self) -> Result<Client> {
-        launch::start_own(&self.site())
+    pub(super) fn start_own_helper(&self, session: &Session) -> Result<Client> {
+        let directory = session.record().and_then(launch::directory_of);
+        let site = self.site();
+        launch::start_own(&Site {
+            scope_dir: directory.as_deref().or(site.scope_dir),
+            ..site
+        })
     }
 
     pub(super) fn site(&self) -> Site<'_> {

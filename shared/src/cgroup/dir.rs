@@ -83,7 +83,10 @@ const DIRECTORY: OFlag = OFlag::O_RDONLY
 
 impl CgroupDir {
     /// Opens a mount point itself and makes sure that it is cgroup2.
-    pub(super) fn open_mount(point: &Path) -> Result<Self, IoError> {
+    ///
+    /// # Errors
+    /// If it cannot be opened, or is none.
+    pub fn open_mount(point: &Path) -> Result<Self, IoError> {
         let fd = open(point, DIRECTORY, Mode::empty()).context("open", point)?;
         require_cgroup2(fd.as_fd()).context("find cgroup2 at", point)?;
         Ok(Self {

@@ -125,8 +125,10 @@ fn stop(context: &Context) -> Result<u8> {
     for one in trouble {
         refused = refused.or_else(|| Some(not_asked(one)));
     }
+    // One that was just stopped has no socket any more either.
     for lost in looked
         .iter()
+        .filter(|one| !one.why_not.is_empty())
         .filter_map(|one| Unreachable::find(&one.socket))
     {
         match lost.end() {

@@ -37,11 +37,8 @@ pub(super) fn run(context: &Context, arguments: &Start) -> Result<u8> {
             error.message()
         ));
     }
-    if survives == Some(false) {
-        context.output.notice(&format!(
-            "session {} ends after your last logout; `loginctl enable-linger` lets it go on",
-            record.session
-        ));
+    if let Some(told) = launch::ends_with_it(&record) {
+        context.output.notice(&told);
     }
     Ok(status)
 }

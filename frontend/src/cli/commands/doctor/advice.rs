@@ -14,6 +14,7 @@ use super::unit::Unit;
 use super::words::{shell, unit_value};
 use crate::base::Base;
 use crate::error::{Code, Error};
+use crate::launch::takes_connections;
 
 /// Whoever knows what was asked for, and where.
 pub(super) struct Advice<'a> {
@@ -90,7 +91,7 @@ impl Facts {
             own,
             restrictions,
             systemd,
-            user_manager: uid != Uid::ROOT && systemd::user_manager_socket(uid).exists(),
+            user_manager: uid != Uid::ROOT && takes_connections(&systemd::user_manager_socket(uid)),
             socket_named: context.socket.is_some() || variable,
             scope_dir: None,
             cause: None,

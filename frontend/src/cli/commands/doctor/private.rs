@@ -5,14 +5,14 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
 
 use super::super::super::context::Context;
-use crate::client::{Client, places};
+use crate::client::{Client, all_places};
 
 /// How long one may take to clean up, in milliseconds.
 const LIMIT: u16 = 2_000;
 
 /// Whether that is one.
 pub(super) fn is_one(context: &Context, client: &Client) -> bool {
-    let places = places(&context.base, context.socket.as_deref());
+    let places = all_places(&context.base, context.socket.as_deref());
     places.iter().all(|(_, path)| path != client.path())
 }
 

@@ -15,7 +15,7 @@ use nix::unistd::pipe2;
 use super::checks::{Check, unknown};
 use super::spawn;
 use crate::error::{Code, OrCode};
-use crate::launch::lingers;
+use crate::launch::{lingers, takes_connections, who_logs_out};
 
 /// Whether PID 1 is systemd, as sd_booted(3) decides it.
 pub(super) fn is_init() -> bool {
@@ -84,27 +84,24 @@ fn user_manager() -> Check {
             "root's sessions are kept by the system manager",
         );
     }
-    let there = socket.exists();
+    let there = takes_connections(&socket);
     let detail = if there {
         format!("the user manager is there ({})", socket.display())
     } else {
-        format!("there is no user manager ({})", socket.display())
+        format!(
+            "there is no user manager (none answers at {})",
+            socket.display()
+        )
     };
     Check::new("manager", Some(there), detail)
 }
 
 /// Ten seconds after the last login without it, the user manager and every scope of it end.
 fn lingering(leaf: Option<&CgroupPath>) -> Check {
-    let uid = Uid::effective();
-    if uid == Uid::ROOT {
-        return Check::new("lingering", None, "root's sessions survive every logout");
-    }
-    let manager = format!("user@{uid}.service");
-    let is_the_managers = |path: &CgroupPath| path.as_str().split('/').any(|part| part == manager);
-    if !leaf.is_some_and(is_the_managers) {
-        let detail = "what is started here does not lie beneath the user manager, which ends with the last logout";
+    let Some(uid) = leaf.and_then(who_logs_out) else {
+        let detail = "what is started here does not lie beneath a user manager, which ends with the last logout";
         return Check::new("lingering", None, detail);
-    }
+    };
     let Some(lingers) = lingers(uid) else {
         return Check::new("lingering", None, "this user has no name");
     };

@@ -1,17 +1,21 @@
-//! What private helpers leave that were killed: nobody ever takes the name of such a socket again, or its lock.
+//! What helpers leave that were killed and had a socket of their own: nobody need ever take the name of one again, or its lock.
+//! A private helper's is random, and that of a directory goes with the directory, as a unit's that ran once.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use cgleaf_shared::socket;
+
 const PREFIX: &str = "private-";
 const LOCK_SUFFIX: &str = ".lock";
 
-/// A helper takes its lock right after it has made the file; one of this age is taken, or is nobody's.
+/// A helper takes its lock right after it has made the file; one of this age is taken, or is nobody's, or somebody opens it again
+/// just now, who then sees that it has gone.
 const LEAST_AGE: Duration = Duration::from_secs(60);
 
-/// The name of a new one.
+/// The name of a new private one.
 pub(super) fn name(random: &str) -> String {
     format!("{PREFIX}{random}.sock")
 }
@@ -22,8 +26,8 @@ pub(super) fn sweep(directory: &Path) {
     for lock in entries.map(|entry| entry.path()) {
         let name = lock.file_name().and_then(|name| name.to_str());
         let socket = name
-            .filter(|name| name.starts_with(PREFIX))
-            .and_then(|name| name.strip_suffix(LOCK_SUFFIX));
+            .and_then(|name| name.strip_suffix(LOCK_SUFFIX))
+            .filter(|name| name.starts_with(PREFIX) || socket::is_of_a_directory(name));
         // Kept while the files go.
         if let (Some(socket), Some(_lock)) = (socket, taken(&lock)) {
             let _ = std::fs::remove_file(directory.join(socket));
@@ -70,9 +74,13 @@ mod tests {
         holder.lock().expect("the lock");
         let new = make("private-c.sock.lock", false).0;
         let shared = make("direct.sock.lock", true).0;
+        let of_a_directory = socket::name_for(Path::new("/sys/fs/cgroup/a"));
+        let gone = make(&format!("{of_a_directory}.lock"), true).0;
+        let its_own = make(&of_a_directory, true).0;
         sweep(&directory);
-        let there = [&dead, &its_socket, &held, &new, &shared].map(|path| path.exists());
+        let kept = [&held, &new, &shared].map(|path| path.exists());
+        let swept = [&dead, &its_socket, &gone, &its_own].map(|path| path.exists());
         let _ = std::fs::remove_dir_all(&directory);
-        assert_eq!(there, [false, false, true, true, true]);
+        assert_eq!((kept, swept), ([true; 3], [false; 4]));
     }
 }
