@@ -206,6 +206,20 @@ fn works_from_inside(container: &Container<'_>, neighbour: &Container<'_>, uid: 
     );
     assert!(!leaf.exists());
     assert_eq!(container.sessions(uid), []);
+
+    // What has ended by itself leaves its leaf, which goes with a record or without a place for one.
+    let over = format!("over{uid}");
+    let words = ["cgleaf", "exec", "--session", &over, "--", "true"];
+    container.run(uid, &words).expect(0);
+    let leaf = container.cgroup.join(format!("cgleaf-{over}.leaf"));
+    assert!(leaf.is_dir(), "{} is missing", leaf.display());
+    let gone = container.run(uid, &["cgleaf", "--json", "gc"]);
+    gone.expect(0);
+    assert_eq!(gone.stderr, "");
+    let removed = gone.json()["result"]["removed"].clone();
+    let removed = removed.as_array().expect("what was removed");
+    assert!(removed.contains(&over.as_str().into()), "{gone:?}");
+    assert!(!leaf.exists());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use cgleaf_tests::frontend::{Sandbox, instrumented_programs};
+use cgleaf_tests::frontend::{Sandbox, finish, instrumented_programs};
 use cgleaf_tests::lab::{Counter, hostile_program};
 use cgleaf_tests::require;
 use cgleaf_tests::scratch::wait_until;
@@ -167,6 +167,35 @@ fn a_job_of_a_script_is_taken_in_without_the_script() {
             .count(),
         1
     );
+}
+
+/// Whoever adopts is in a session of another helper than it names, and so is what it is to adopt.
+#[test]
+fn nothing_is_adopted_out_of_another_helpers_session() {
+    let (Some(theirs), Some(ours)) = (Sandbox::new(), Sandbox::new()) else {
+        return;
+    };
+    ours.run(["run", "--", "true"]).expect(0);
+    let socket = ours.runtime().join("cgleaf/run/direct.sock");
+    let script = format!(
+        "sleep 1000 & cgleaf --socket {} adopt --name y $!; echo $?; grep ^0:: /proc/$!/cgroup; kill $!",
+        socket.display()
+    );
+    let words = ["run", "--session", "inside", "--", "bash", "-c", &script];
+    let mut command = theirs.cgleaf(words);
+    command.env("CGLEAF_SOCKET", "");
+    let answer = finish(command);
+    let mut lines = answer.expect(0).lines();
+    assert_eq!(lines.next(), Some("7"), "{answer:?}");
+    let cgroup = lines.next().expect("where it is");
+    assert!(
+        cgroup.ends_with("/cgleaf-inside.leaf"),
+        "not moved: {cgroup}"
+    );
+    assert!(answer.stderr.contains("nothing was adopted"), "{answer:?}");
+    assert!(answer.stderr.contains("cgleaf-inside.leaf"), "{answer:?}");
+    assert!(!answer.stderr.contains("no helper has"), "{answer:?}");
+    assert!(ours.leaves().is_empty(), "{:?}", ours.leaves());
 }
 
 /// A fork chain is never the process that was named for long. It ends up inside whole, or it is said that it may not

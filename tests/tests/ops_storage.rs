@@ -1,11 +1,15 @@
 //! Records that cannot be read: that is trouble with a name of its own (8), never "no such session", and one of them hides and
 //! stops no other.
 
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
-use cgleaf_tests::frontend::{Answer, Sandbox, finish};
+use cgleaf_tests::frontend::{Answer, Sandbox, finish, programs, wait_for};
+use cgleaf_tests::helper::Ground;
+use cgleaf_tests::scratch::wait_until;
 
 /// A session that no helper knows: without its record nothing tells of it.
 fn start(sandbox: &Sandbox, session: &str) {
@@ -232,4 +236,98 @@ fn without_proc_every_command_says_so_alike() {
         assert!(answer.stderr.contains(advice), "{words:?}: {answer:?}");
     }
     sandbox.run(["destroy", "kept"]).expect(0);
+}
+
+/// A container whose root nobody can write to: there is no place for a record, and the node service tells all that there is.
+struct WithoutRecords(Ground);
+
+impl WithoutRecords {
+    fn new() -> Option<Self> {
+        let mut ground = Ground::new("nowhere")?;
+        ground.start("cgleaf-helper-node.service", 0, &["--mode", "node-service"]);
+        ground.open_to_all();
+        Some(Self(ground))
+    }
+
+    fn cgleaf(&self, words: &[&str]) -> Command {
+        let program = programs().join("cgleaf");
+        let mut all = vec![program.as_os_str()];
+        all.extend(words.iter().map(OsStr::new));
+        self.0.with_own_run(CONTAINER, "node", &all)
+    }
+
+    /// What it answers, and on stderr nothing.
+    fn quietly(&self, words: &[&str]) -> Answer {
+        let answer = finish(self.cgleaf(words));
+        answer.expect(0);
+        assert_eq!(answer.stderr, "", "{words:?}");
+        answer
+    }
+
+    fn leaf(&self, session: &str) -> std::path::PathBuf {
+        let container = self.0.cgroup(CONTAINER);
+        container.join(format!("cgleaf-{session}.leaf"))
+    }
+}
+
+const CONTAINER: &str = "docker-1111.scope";
+
+#[test]
+fn without_a_place_for_records_what_has_ended_is_taken_away() {
+    let Some(container) = WithoutRecords::new() else {
+        return;
+    };
+    for session in ["one", "two"] {
+        finish(container.cgleaf(&["exec", "--session", session, "--", "true"])).expect(0);
+        assert!(container.leaf(session).is_dir(), "exec leaves its leaf");
+    }
+    let words = ["exec", "--session", "runs", "--", "sleep", "1000"];
+    let mut runs = container.cgleaf(&words).spawn().expect("start it");
+    wait_until("the third", || {
+        fs::read_to_string(container.leaf("runs").join("cgroup.procs"))
+            .is_ok_and(|pids| !pids.is_empty())
+    });
+    let removed = |words: &[&str]| {
+        let result = container.quietly(words).json()["result"].clone();
+        assert_eq!(result["kept"][0]["session"], "runs", "{result}");
+        assert_eq!(result["trouble"], serde_json::json!([]));
+        result["removed"].clone()
+    };
+    let both = serde_json::json!(["one", "two"]);
+    assert_eq!(removed(&["--json", "gc", "--dry-run"]), both);
+    assert!(container.leaf("one").is_dir() && container.leaf("two").is_dir());
+    assert_eq!(removed(&["--json", "gc"]), both);
+    assert!(!container.leaf("one").exists() && !container.leaf("two").exists());
+    assert_eq!(removed(&["--json", "gc"]), serde_json::json!([]));
+    for words in [
+        &["list"][..],
+        &["list", "--all"],
+        &["show", "runs"],
+        &["ps", "runs"],
+    ] {
+        container.quietly(words);
+    }
+    // It would be written, were there a place, that this id must not start any more: once.
+    let destroyed = finish(container.cgleaf(&["destroy", "runs"]));
+    destroyed.expect(0);
+    assert_eq!(destroyed.stderr.lines().count(), 1, "{destroyed:?}");
+    wait_for(&mut runs);
+}
+
+/// What is so of all of them is said once, too.
+#[test]
+fn without_a_place_for_records_a_notice_is_given_once() {
+    let Some(container) = WithoutRecords::new() else {
+        return;
+    };
+    let sessions = ["a", "b", "c"];
+    for session in sessions {
+        finish(container.cgleaf(&["exec", "--session", session, "--", "true"])).expect(0);
+    }
+    let destroyed = finish(container.cgleaf(&[&["destroy"], &sessions[..]].concat()));
+    destroyed.expect(0);
+    assert_eq!(destroyed.stderr.lines().count(), 1, "{destroyed:?}");
+    for session in sessions {
+        assert!(!container.leaf(session).exists(), "{session}");
+    }
 }

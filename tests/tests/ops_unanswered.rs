@@ -1,9 +1,10 @@
 //! A socket that was named, by `--socket` or CGLEAF_SOCKET, and nobody there who tells which sessions there are: that is trouble,
 //! and no success.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
-use cgleaf_tests::frontend::{Answer, Sandbox, finish};
+use cgleaf_tests::frontend::{Answer, Sandbox, finish, programs};
 use cgleaf_tests::helper::Ground;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, socket};
 use serde_json::Value;
@@ -61,6 +62,7 @@ fn nobody_there_is_no_answer() {
     };
     let absent = sandbox.runtime().join("absent.sock");
     is_trouble(&sandbox, &absent, "No such file");
+    is_trouble(&sandbox, &absent, "start it");
     let dead = sandbox.runtime().join("dead.sock");
     deaf(&dead);
     is_trouble(&sandbox, &dead, "refused");
@@ -100,7 +102,66 @@ fn one_that_serves_us_not_is_no_answer() {
         let answer = ask(words);
         answer.expect(6);
         assert!(answer.stderr.contains("place not served"), "{answer:?}");
+        assert!(!answer.stderr.contains("start it"), "it runs: {answer:?}");
     }
+}
+
+/// `list`, twice, of a user outside every container whose /run has this helper's socket under that name: as it is, and as JSON.
+fn listed(ground: &Ground, uid: u32, name: &str, before: &[&str]) -> [Answer; 2] {
+    let user = uid.to_string();
+    let program = programs().join("cgleaf");
+    let runtime = tempfile::tempdir().expect("a folder");
+    std::os::unix::fs::chown(runtime.path(), Some(uid), Some(uid)).expect("chown");
+    let as_user = ["setpriv", "--reuid", &user, "--regid", &user];
+    [&["list"][..], &["--json", "list"]].map(|words| {
+        let first = before.iter().chain(&as_user);
+        let mut all: Vec<&OsStr> = first.map(OsStr::new).collect();
+        all.extend(["--clear-groups", "--"].map(OsStr::new));
+        all.push(program.as_os_str());
+        all.extend(words.iter().map(OsStr::new));
+        let mut command = ground.with_own_run("cron.service", name, &all);
+        command.env("XDG_RUNTIME_DIR", runtime.path());
+        finish(command)
+    })
+}
+
+/// It serves containers only, and the machine's own processes look at its socket too.
+#[test]
+fn the_node_service_is_no_trouble_to_the_machine_itself() {
+    let Some(mut ground) = Ground::new("normal") else {
+        return;
+    };
+    ground.start("cgleaf-helper-node.service", 0, &["--mode", "node-service"]);
+    ground.open_to_all();
+    for uid in [0, 1001] {
+        let [text, json] = listed(&ground, uid, "node", &[]);
+        assert_eq!((text.expect(0), text.stderr.as_str()), ("", ""));
+        json.expect(0);
+        assert_eq!(json.json()["result"]["trouble"], serde_json::json!([]));
+    }
+    // In a container that it does not know something is amiss.
+    let apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    let [text, json] = listed(&ground, 1001, "node", &apart);
+    text.expect(0);
+    assert!(text.stderr.contains("place not served"), "{text:?}");
+    let trouble = json.json()["result"]["trouble"].as_array().map(Vec::len);
+    assert_eq!(trouble, Some(1), "{json:?}");
+}
+
+/// Another helper that does not serve its own user is trouble still.
+#[test]
+fn a_service_that_does_not_serve_its_user_is_told() {
+    let Some(mut ground) = Ground::new("strange") else {
+        return;
+    };
+    let service = "user.slice/user-1001.slice/cgleaf-helper@1001.service";
+    let arguments = ["--mode", "system-service", "--uid", "1001"];
+    ground.start(service, 1001, &arguments);
+    let [text, json] = listed(&ground, 1001, "1001", &[]);
+    text.expect(0);
+    assert!(text.stderr.contains("place not served"), "{text:?}");
+    let trouble = json.json()["result"]["trouble"].as_array().map(Vec::len);
+    assert_eq!(trouble, Some(1), "{json:?}");
 }
 
 /// What a record tells is done without the helper that was named.

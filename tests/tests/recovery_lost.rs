@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cgleaf_tests::frontend::{Sandbox, finish, wait_for};
+use cgleaf_tests::frontend::{Sandbox, finish, instrumented_programs, wait_for};
 use cgleaf_tests::lab::{Guest, GuestOptions};
 use cgleaf_tests::require;
 use cgleaf_tests::scratch::wait_until;
 use cgleaf_tests::session::is_dead;
+use cgleaf_tests::steps::Stage;
 
 fn sockets(sandbox: &Sandbox) -> Vec<PathBuf> {
     let run = sandbox.runtime().join("cgleaf/run");
@@ -187,36 +188,61 @@ fn scopes_in(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
+fn is_frozen(sandbox: &Sandbox, session: &str) -> bool {
+    let events = fs::read_to_string(sandbox.leaf(session).join("cgroup.events"));
+    events.expect("read the events").contains("frozen 1")
+}
+
 /// A hold ends with who has it: also when its helper dies first, and when both do.
 #[test]
-fn a_hold_whose_helper_dies_ends_all_the_same() {
+fn a_hold_whose_holder_and_helper_die_ends_all_the_same() {
     let Some(sandbox) = Sandbox::new() else {
         return;
     };
-    for both in [false, true] {
-        let session = if both { "both" } else { "helper" };
-        sandbox
-            .run(["start", "--session", session, "--", "sleep", "1000"])
-            .expect(0);
-        let time = if both { "1h" } else { "2s" };
-        let mut holds = sandbox.cgleaf(["freeze", session, "--for", time]);
-        let mut holds = holds.spawn().expect("start cgleaf");
-        let frozen = || {
-            let events = fs::read_to_string(sandbox.leaf(session).join("cgroup.events"));
-            events.expect("read the events").contains("frozen 1")
-        };
-        wait_until("the hold", frozen);
-        if both {
-            holds.kill().expect("kill cgleaf");
+    let words = ["start", "--session", "s", "--", "sleep", "1000"];
+    sandbox.run(words).expect(0);
+    let mut holds = sandbox.cgleaf(["freeze", "s", "--for", "1h"]);
+    let mut holds = holds.spawn().expect("start cgleaf");
+    wait_until("the hold", || is_frozen(&sandbox, "s"));
+    holds.kill().expect("kill cgleaf");
+    sandbox.kill_helper();
+    wait_for(&mut holds);
+    sandbox.run(["gc"]).expect(0);
+    wait_until("the thaw", || !is_frozen(&sandbox, "s"));
+    sandbox.run(["destroy", "s"]).expect(0);
+}
+
+/// What the holder answers whose helper was killed, and whether the session goes on then, with what it said: where nobody let it go
+/// on meanwhile, and where somebody did, as the next helper does.
+#[test]
+fn a_hold_whose_helper_dies_is_as_long_as_it_was_to_be_or_no_success() {
+    let Some(sandbox) = Sandbox::with(instrumented_programs()) else {
+        return;
+    };
+    for (session, let_go, status) in [("whole", false, 0), ("short", true, 6)] {
+        let words = ["start", "--session", session, "--", "sleep", "1000"];
+        sandbox.run(words).expect(0);
+        let said = sandbox.runtime().join("said");
+        let mut holds = sandbox.cgleaf(["freeze", session, "--for", "10ms"]);
+        holds.stderr(fs::File::create(&said).expect("a file"));
+        let not_held = |_| false;
+        let mut stage = Stage::new(&sandbox.runtime().join("steps"), vec![holds], &not_held);
+        while stage.at(0) != Some("freeze:held") {
+            assert_eq!(stage.ended(0), None, "{:?}", fs::read_to_string(&said));
+            stage.step(0);
         }
         sandbox.kill_helper();
-        let ended = wait_for(&mut holds);
-        // It tells that its helper is gone, and thaws all the same.
-        assert_eq!(ended.code(), if both { None } else { Some(6) });
-        if both {
-            sandbox.run(["gc"]).expect(0);
+        if let_go {
+            fs::write(sandbox.leaf(session).join("cgroup.freeze"), "0").expect("thaw it");
+            wait_until("the thaw", || !is_frozen(&sandbox, session));
         }
-        wait_until("the thaw", || !frozen());
+        while stage.ended(0).is_none() {
+            stage.step(0);
+        }
+        let said = fs::read_to_string(&said).expect("what it said");
+        assert_eq!(stage.ended(0), Some(status), "{session}: {said}");
+        assert!(!is_frozen(&sandbox, session), "{session}");
+        assert_eq!(said.contains("before the time was over"), let_go, "{said}");
         sandbox.run(["destroy", session]).expect(0);
     }
 }

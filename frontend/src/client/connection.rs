@@ -125,7 +125,6 @@ impl Client {
     }
 
     /// The helper's pid; `None` where this pid namespace does not show it (unix(7), SO_PEERCRED).
-    #[cfg(feature = "cli")]
     pub(super) fn peer_pid(&self) -> Option<i32> {
         let peer = getsockopt(&self.socket, PeerCredentials).ok()?;
         Some(peer.pid()).filter(|pid| *pid > 0)

@@ -58,3 +58,9 @@ pub(crate) fn refused(refusal: &wire::Refusal) -> Error {
         .with("errno", refusal.errno)
         .with("socket", refusal.socket.clone())
 }
+
+/// Why a helper said no, if that is what the error says.
+pub(crate) fn refusal_of(error: &Error) -> Option<RefusalCode> {
+    let number = error.details().get("refusal")?.as_u64()?;
+    u16::try_from(number).ok().map(RefusalCode::from_number)
+}

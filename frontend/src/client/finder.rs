@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use cgleaf_shared::wire::{Mode, Reply, Request};
+use cgleaf_shared::wire::{Mode, RefusalCode, Reply, Request};
 
+use super::errors::refusal_of;
 use super::{Client, Deadline};
 use crate::base::Base;
 use crate::error::{Code, Error, Result};
@@ -19,12 +20,15 @@ pub struct Looked {
     pub why_not: String,
     /// Nobody listens there, which is nothing to worry about.
     pub absent: bool,
+    /// The node service listens there, and this is a process of its machine: it serves containers only, which is nothing to worry
+    /// about either.
+    pub serves_containers: bool,
 }
 
 impl Looked {
     /// Somebody listens there and cannot be used.
     pub fn is_trouble(&self) -> bool {
-        !self.absent && !self.why_not.is_empty()
+        !self.absent && !self.serves_containers && !self.why_not.is_empty()
     }
 
     fn answers(named_by: String, socket: PathBuf) -> Self {
@@ -33,6 +37,7 @@ impl Looked {
             named_by,
             why_not: String::new(),
             absent: false,
+            serves_containers: false,
         }
     }
 
@@ -42,8 +47,17 @@ impl Looked {
             named_by,
             why_not: error.message().to_owned(),
             absent: is_absent(error),
+            serves_containers: false,
         }
     }
+}
+
+/// Whether it is the node service's place, and whoever listens there serves nobody where this process is: a process of the
+/// machine, which sees that service's pid. In a container that it does not know there is none to be seen, and something is amiss.
+fn serves_containers(named_by: &str, client: &Client, error: &Error) -> bool {
+    named_by == Mode::NodeService.name()
+        && refusal_of(error) == Some(RefusalCode::PlaceNotServed)
+        && client.peer_pid().is_some()
 }
 
 /// Whether the error says that nobody listens at a socket, as opposed to somebody who does not answer or may not be
@@ -95,14 +109,19 @@ pub(crate) fn is_named(named_by: &str) -> bool {
     matches!(named_by, "--socket" | "CGLEAF_SOCKET")
 }
 
-/// The error of a socket that was named, where nobody says what there is: why not, behind what was tried.
-pub(crate) fn unanswered(named_by: &str, socket: &Path, why: &str) -> Error {
+/// The error of a socket that was named, where nobody says what there is: why not, behind what was tried. One that listens
+/// (`is_absent` is false) need not be started.
+pub(crate) fn unanswered(named_by: &str, socket: &Path, why: &str, is_absent: bool) -> Error {
     let socket = socket.display();
+    let next = if is_absent {
+        "start it, or name another"
+    } else {
+        "name another, or none"
+    };
     Error::new(
         Code::HelperUnreachable,
         format!(
-            "asked the helper at {socket}, which {named_by} names, and it does not tell which sessions there are: {why}; \
-             start it, or name another"
+            "asked the helper at {socket}, which {named_by} names, and it does not tell which sessions there are: {why}; {next}"
         ),
     )
     .with("socket", socket.to_string())
@@ -130,12 +149,18 @@ pub fn find_all(base: &Base, named: Option<&Path>) -> (Vec<Client>, Vec<Looked>)
     let mut clients = Vec::new();
     let mut looked = Vec::new();
     for (named_by, socket) in all_places(base, named) {
-        match open(&socket) {
-            Ok(client) => {
-                looked.push(Looked::answers(named_by, socket));
-                clients.push(client);
-            }
+        match Client::connect(&socket) {
             Err(error) => looked.push(Looked::not_used(named_by, socket, &error)),
+            Ok(mut client) => match ask(&mut client) {
+                Ok(()) => {
+                    looked.push(Looked::answers(named_by, socket));
+                    clients.push(client);
+                }
+                Err(error) => looked.push(Looked {
+                    serves_containers: serves_containers(&named_by, &client, &error),
+                    ..Looked::not_used(named_by, socket, &error)
+                }),
+            },
         }
     }
     (clients, looked)
@@ -147,6 +172,10 @@ pub fn find_all(base: &Base, named: Option<&Path>) -> (Vec<Client>, Vec<Looked>)
 /// HELPER_UNREACHABLE, REFUSED, PROTOCOL.
 pub fn open(socket: &Path) -> Result<Client> {
     let mut client = Client::connect(socket)?;
+    ask(&mut client).map(|()| client)
+}
+
+fn ask(client: &mut Client) -> Result<()> {
     // List is served across versions, so that an old helper is found too.
     let (reply, _) = client.call_full(
         &Request::List { after: None },
@@ -154,7 +183,7 @@ pub fn open(socket: &Path) -> Result<Client> {
         Deadline::after(Deadline::REQUEST),
     )?;
     match reply {
-        Reply::Sessions { .. } => Ok(client),
+        Reply::Sessions { .. } => Ok(()),
         Reply::Refused(refusal) => Err(super::refused(&refusal)),
         _ => Err(Error::new(
             Code::Protocol,

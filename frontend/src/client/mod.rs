@@ -13,7 +13,7 @@ pub use connection::Client;
 pub use deadline::Deadline;
 #[cfg(feature = "cli")]
 pub(crate) use errors::unanswered_at;
-pub(crate) use errors::{has_ended, refused};
+pub(crate) use errors::{has_ended, refusal_of, refused};
 pub use finder::{Looked, all_places, find, find_all, open, places};
 pub(crate) use finder::{is_absent, is_named, unanswered};
 pub(crate) use patience::{Patience, is_mute as is_known_mute};

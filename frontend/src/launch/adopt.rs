@@ -25,7 +25,7 @@ pub struct Adoption {
 /// # Errors
 /// USAGE: there is no such process, it has ended, or the name is taken. REFUSED: it may not be adopted, or ends meanwhile; why. UNSUPPORTED: no leaf can
 /// be had. Nothing was moved then, and nothing is left behind.
-pub fn adopt(site: &Site<'_>, reach: &Reach, identity: &Identity, pid: Pid) -> Result<Adoption> {
+pub fn adopt(site: &Site<'_>, identity: &Identity, pid: Pid) -> Result<Adoption> {
     let root = running(pid)?;
     trace::adopts();
     let mut claim = Claim::make(site, identity, Tier::Cgroup)?;
@@ -39,7 +39,9 @@ pub fn adopt(site: &Site<'_>, reach: &Reach, identity: &Identity, pid: Pid) -> R
     // Before anybody is moved: what is adopted runs already, and what a destroy has ended must not be there again. One that
     // comes later finds the leaf, and what was killed takes nobody in.
     claim.look_for_tombstone()?;
-    let adopted = gather_into(reach, &claim.record().session, root)?;
+    // Whoever asks from inside another helper's session is sent to that one, whatever was named: the leaf is there.
+    let reach = Reach::new(site.base, Some(leaf.client.path()));
+    let adopted = gather_into(&reach, &claim.record().session, root)?;
     if adopted.moved.is_empty() {
         return Err(Error::new(
             Code::Refused,

@@ -384,7 +384,7 @@ impl Destroy<'_> {
                 trace::event(Role::Destroy, event, started, &[]);
             }
             Ok(false) => {}
-            Err(error) => progress.notices.push(format!(
+            Err(error) => progress.note(format!(
                 "the record could not be written: {}",
                 error.message()
             )),
@@ -412,7 +412,8 @@ impl Destroy<'_> {
 
     /// Changes the record as it stands now, if it is that session's and one of ours; whether it was written.
     fn rewrite(&self, session: &Session, change: impl FnOnce(&mut Record)) -> Result<bool> {
-        if session.set_aside().is_some() {
+        let is_nowhere = session.found.is_none() && self.reach.has_no_place();
+        if session.set_aside().is_some() || is_nowhere {
             return Ok(false);
         }
         let claimed = session.record().map(|record| record.created);

@@ -141,6 +141,13 @@ impl Progress {
         Ok(())
     }
 
+    /// Worth a word, once.
+    pub(super) fn note(&mut self, notice: String) {
+        if !self.notices.contains(&notice) {
+            self.notices.push(notice);
+        }
+    }
+
     pub(super) fn some_stray_lives(&self) -> bool {
         self.strays.iter().any(|stray| !stray.killed)
     }

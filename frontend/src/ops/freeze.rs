@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::Duration;
 
+use cgleaf_shared::cgroup::attributes;
 use cgleaf_shared::wire::{FreezeFlag, Reply, Request, Thawed};
 
 use super::grip::{Grip, KERNEL, not_running};
 use super::inspect::{MOST_NAMED, blockers, in_disk_sleep, partial};
 use super::reach::Reach;
 use super::session::Session;
+use super::state::LeafSeen;
 use crate::client::{Deadline, WaitEnd, has_ended};
 use crate::error::{Code, Error, Result};
+use crate::steps;
 use crate::trace::{self, Role};
 
 /// The helper is asked at these distances whether the whole subtree is frozen, from the top's `frozen 1` on: that can
@@ -111,23 +114,64 @@ fn held_for(reach: &Reach, session: &Session, time: Duration) -> Result<()> {
             return Err(late(&grip, &named));
         }
     }
+    steps::at("freeze:held");
     let end = grip.wait_for_end(Some(Deadline::after(time)))?;
-    if end != WaitEnd::Removed {
-        grip.release()?;
+    if end == WaitEnd::Removed {
+        return Ok(());
     }
-    Ok(())
+    match grip.release() {
+        Err(error) if has_ended(&error) => let_go_without_helper(reach, session, &mut grip, error),
+        other => other,
+    }
+}
+
+/// The helper that had the hold died in that time. The leaf stood still on, until the next helper looks at it: that one is found,
+/// or started, for this. Where it looked before the time was over, that is told.
+fn let_go_without_helper(
+    reach: &Reach,
+    session: &Session,
+    grip: &mut Grip,
+    error: Error,
+) -> Result<()> {
+    match grip.events.now() {
+        Ok(Some(events)) if events.populated && !events.frozen => {
+            Err(error.followed_by("its hold ended before the time was over"))
+        }
+        Ok(Some(events)) if events.populated => match reach.try_grip(session, Role::Client) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(error),
+        },
+        _ => Ok(()),
+    }
 }
 
 impl Reach {
     /// What came of an action that holds a leaf. Where its helper died under it, so did the hold, and yet the leaf stands still
     /// until the next helper looks at it: that one is found, or started, for this.
     pub(super) fn no_lost_hold<T>(&self, session: &Session, done: Result<T>) -> Result<T> {
-        if let Err(error) = &done
-            && has_ended(error)
-        {
-            let _ = self.try_grip(session, Role::Client);
-        }
-        done
+        done.map_err(|error| {
+            if !has_ended(&error) {
+                return error;
+            }
+            match self.try_grip(session, Role::Client) {
+                Err(why) if self.is_held(session) => error.followed_by(format_args!(
+                    "session {0} stands still until the next helper starts, and none could be had: {1}; `cgleaf thaw {0}` tries \
+                     that again",
+                    session.id,
+                    why.message()
+                )),
+                _ => error,
+            }
+        })
+    }
+
+    /// Whether the leaf itself says that somebody holds it: with its helper's end that is over, and the next one lets it go on.
+    pub(super) fn is_held(&self, session: &Session) -> bool {
+        let LeafSeen::Here(leaf) = self.see_leaf(session) else {
+            return false;
+        };
+        let flags = leaf.attribute_text(attributes::FREEZE);
+        flags.is_ok_and(|flags| flags.is_some_and(|flags| flags.contains("hold")))
     }
 }
 

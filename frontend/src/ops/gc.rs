@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use cgleaf_shared::cgroup::attributes;
 use cgleaf_shared::id::{BootId, BootTime, SessionId, SessionName};
 
 use super::destroy::destroy;
@@ -48,15 +47,13 @@ pub struct Kept {
     pub reason: String,
 }
 
-/// Takes away what is proven over. With `dry_run` it only says what it would do.
+/// Takes away what is proven over. With `dry_run` it only says what it would do. Where no record can be made, as in a container
+/// whose root nobody can write to, that is the leaves that a helper has.
 ///
 /// # Errors
-/// STORAGE: the records cannot be read at all.
+/// STORAGE: the records that there are cannot be read at all.
 pub fn gc(reach: &Reach, dry_run: bool) -> Result<Gc> {
-    let store = reach.store()?;
-    // Names first: an id is claimed before its name is, so that a name without a record is nobody's who is just starting.
-    let names = reach.names()?;
-    let named = names.all()?;
+    let kept = kept(reach)?;
     let mut done = Gc::default();
     let everything = reach.everything();
     let told = everything
@@ -74,12 +71,16 @@ pub fn gc(reach: &Reach, dry_run: bool) -> Result<Gc> {
             false => done.heard(finish_destroy(reach, session)).flatten(),
         };
         let session = finished.as_ref().unwrap_or(session);
-        if session.found.is_some() {
-            consider(reach, store, session, dry_run, &mut done);
-        } else {
-            consider_unrecorded(reach, session, dry_run, &mut done);
+        match &kept {
+            Some((store, ..)) if session.found.is_some() => {
+                consider(reach, store, session, dry_run, &mut done);
+            }
+            _ => consider_unrecorded(reach, session, dry_run, &mut done),
         }
     }
+    let Some((store, names, named)) = kept else {
+        return Ok(done);
+    };
     release_names(reach, &names, named, dry_run, &mut done);
     take_logs(reach, store, dry_run, &mut done)?;
     lift_tombstones(reach, store, dry_run, &mut done)?;
@@ -89,13 +90,24 @@ pub fn gc(reach: &Reach, dry_run: bool) -> Result<Gc> {
     Ok(done)
 }
 
-fn release_names(
-    reach: &Reach,
-    names: &Names,
-    named: Vec<(SessionName, Option<SessionId>)>,
-    dry_run: bool,
-    done: &mut Gc,
-) {
+/// Every name that is taken, with its holder.
+type Named = Vec<(SessionName, Option<SessionId>)>;
+
+/// The records, and the names as they were before anything else was looked at; `None` where there are none and none can be made.
+fn kept(reach: &Reach) -> Result<Option<(&Store, Names, Named)>> {
+    match reach.store() {
+        Err(_) if reach.has_no_place() => Ok(None),
+        store => {
+            let store = store?;
+            // Names first: an id is claimed before its name is, so that a name without a record is nobody's who is just starting.
+            let names = reach.names()?;
+            let named = names.all()?;
+            Ok(Some((store, names, named)))
+        }
+    }
+}
+
+fn release_names(reach: &Reach, names: &Names, named: Named, dry_run: bool, done: &mut Gc) {
     for (name, holder) in named {
         let held = match &holder {
             // What cannot be told is kept.
@@ -119,13 +131,7 @@ fn release_names(
 /// A hold ends with the connection that has it. Where the helper died together with that one, its leaf stays frozen until a
 /// helper looks at it again: one is started for that.
 fn end_lost_hold(reach: &Reach, session: &Session) {
-    if session.listed.is_some() {
-        return;
-    }
-    if let LeafSeen::Here(leaf) = reach.see_leaf(session)
-        && let Ok(Some(flags)) = leaf.attribute_text(attributes::FREEZE)
-        && flags.contains("hold")
-    {
+    if session.listed.is_none() && reach.is_held(session) {
         // Why it could not be is told where the session is judged.
         let _ = reach.try_grip(session, Role::Gc);
     }

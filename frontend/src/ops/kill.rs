@@ -8,7 +8,7 @@ use cgleaf_shared::wire::{RefusalCode, Removal, Reply, Request};
 use super::destroyed::KillWay;
 use super::freeze::Held;
 use super::grip::Grip;
-use crate::client::{Deadline, WaitEnd};
+use crate::client::{Deadline, WaitEnd, refusal_of};
 use crate::error::{Code, Error, Result};
 
 /// After the first of these times without an end the kill is written again, then after twice that, and so on:
@@ -144,10 +144,5 @@ impl Grip {
 }
 
 fn is_unsupported(error: &Error) -> bool {
-    let number = u64::from(RefusalCode::Unsupported.number());
-    error
-        .details()
-        .get("refusal")
-        .and_then(serde_json::Value::as_u64)
-        == Some(number)
+    refusal_of(error) == Some(RefusalCode::Unsupported)
 }

@@ -89,6 +89,17 @@ impl Reach {
         }
     }
 
+    /// Whether no record was ever made here and none can be, as in a container whose root nobody can write to: a helper's list is
+    /// all that there is, and whoever only looks lacks nothing.
+    pub(super) fn has_no_place(&self) -> bool {
+        let absent = |path: &Path| {
+            let stat = path.symlink_metadata();
+            stat.is_err_and(|why| why.kind() == std::io::ErrorKind::NotFound)
+        };
+        let (records, root) = (self.base.records_path(), self.base.root());
+        self.store.is_err() && absent(records) && (!records.starts_with(root) || absent(root))
+    }
+
     /// The names of living sessions.
     ///
     /// # Errors
@@ -177,7 +188,13 @@ impl Reach {
             Err(error) => match error.code() {
                 Code::SessionNotFound => Ok(None),
                 Code::HelperUnreachable | Code::Unsupported => {
-                    Err(client::unanswered(named_by, socket, error.message()))
+                    let is_absent = client::is_absent(&error);
+                    Err(client::unanswered(
+                        named_by,
+                        socket,
+                        error.message(),
+                        is_absent,
+                    ))
                 }
                 _ => Err(error),
             },

@@ -155,13 +155,15 @@ impl Reach {
             Ok(store) => all.unread = read_records(store, &mut sessions).err(),
             Err(error) => match self.unread() {
                 Some(error) => all.unread = Some(error),
+                None if self.has_no_place() => {}
                 None => all.trouble.push(error),
             },
         }
         let (helpers, looked) = self.helpers();
         let named = looked.first().filter(|one| client::is_named(&one.named_by));
-        let unanswered =
-            |one: &Looked, why: &str| client::unanswered(&one.named_by, &one.socket, why);
+        let unanswered = |one: &Looked, why: &str| {
+            client::unanswered(&one.named_by, &one.socket, why, one.absent)
+        };
         for mut helper in helpers {
             let listed = list(&mut helper);
             let mode = helper.mode().to_owned();

@@ -1,7 +1,10 @@
 //! Where a helper of a root mode serves the cgroups of a test.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -87,6 +90,38 @@ impl Ground {
         let unit = Unit::with_environment(&cgroup, &self.socket(), 0, arguments, &limit);
         drop(unit.client());
         self.unit.insert(unit)
+    }
+
+    /// A command in that cgroup, in whose /run there is nothing but the directory of this helper's socket, as `/run/cgleaf/NAME`, and
+    /// nobody can write there: what a container is given.
+    #[must_use]
+    pub fn with_own_run(&self, cgroup: &str, name: &str, words: &[&OsStr]) -> Command {
+        const SCRIPT: &str = "echo $$ >\"$1/cgroup.procs\" && mount -t tmpfs none /run && mkdir -p \"/run/cgleaf/$0\" && \
+            mount --bind \"$2\" \"/run/cgleaf/$0\" && mount -o remount,ro /run && shift 2 && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "sh", "-c", SCRIPT, name])
+            .arg(self.cgroup(cgroup))
+            .arg(&self.directory)
+            .args(words)
+            .stdin(Stdio::null())
+            .env_remove("XDG_RUNTIME_DIR");
+        for (variable, _) in std::env::vars_os() {
+            if variable.to_string_lossy().starts_with("CGLEAF_") {
+                command.env_remove(variable);
+            }
+        }
+        command
+    }
+
+    /// Lets everybody connect, as to the node service's socket.
+    ///
+    /// # Panics
+    /// If the modes cannot be changed.
+    pub fn open_to_all(&self) {
+        for (path, mode) in [(&self.directory, 0o755), (&self.socket(), 0o666)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("chmod");
+        }
     }
 
     /// Starts a client in that cgroup, as that uid.

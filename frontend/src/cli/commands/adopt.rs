@@ -26,7 +26,7 @@ pub(super) fn run(context: &Context, arguments: &Adopt) -> Result<u8> {
         session: None,
         name: Some(arguments.name.clone()),
     };
-    let adoption = launch::adopt(&site, &context.reach(), &identity, pid)?;
+    let adoption = launch::adopt(&site, &identity, pid)?;
     answer(context, &adoption)
 }
 

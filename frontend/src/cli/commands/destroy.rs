@@ -34,9 +34,7 @@ pub(super) fn run(context: &Context, arguments: &Destroy) -> Result<u8> {
     let answers = progress::during_counted(context.output, &what, || {
         all(&context.reach(), &arguments.sessions, &options, &done)
     });
-    for answer in answers.iter().flatten() {
-        tell(context, answer);
-    }
+    tell(context, &answers);
     let [answer] = &answers[..] else {
         return several(context, &arguments.sessions, &answers);
     };
@@ -88,17 +86,34 @@ fn all(
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-fn tell(context: &Context, done: &Destroyed) {
-    for notice in &done.notices {
+/// What is worth a word: what is so of several sessions is said once, with all of them.
+fn tell(context: &Context, answers: &[Result<Destroyed>]) {
+    let mut notices: Vec<(&str, Vec<&str>)> = Vec::new();
+    for done in answers.iter().flatten() {
+        for notice in &done.notices {
+            match notices.iter_mut().find(|(told, _)| told == notice) {
+                Some((_, sessions)) => sessions.push(&done.session),
+                None => notices.push((notice, vec![&done.session])),
+            }
+        }
+    }
+    for (notice, sessions) in notices {
+        let word = if sessions.len() == 1 {
+            "session"
+        } else {
+            "sessions"
+        };
         context
             .output
-            .notice(&format!("session {}: {notice}", done.session));
+            .notice(&format!("{word} {}: {notice}", sessions.join(", ")));
     }
-    for (path, _) in &done.leftover {
-        context.output.notice(&format!(
-            "session {} is ended; an empty cgroup of it could not be removed: {path}",
-            done.session
-        ));
+    for done in answers.iter().flatten() {
+        for (path, _) in &done.leftover {
+            context.output.notice(&format!(
+                "session {} is ended; an empty cgroup of it could not be removed: {path}",
+                done.session
+            ));
+        }
     }
 }
 
