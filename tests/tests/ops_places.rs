@@ -2,10 +2,53 @@
 
 use std::fs;
 
-use cgleaf_tests::frontend::{Sandbox, finish};
+use cgleaf_tests::frontend::{Answer, Sandbox, finish};
 use cgleaf_tests::scratch::{Scratch, Sleeper, cgroup_mount};
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+
+/// What cannot be told for want of descriptors is neither a session of unknown state nor a fault of cgleaf's, however few there are.
+#[test]
+fn too_few_descriptors_are_told_as_that() {
+    let Some(sandbox) = Sandbox::new() else {
+        return;
+    };
+    let mut leader = sandbox.background("s", ["sleep", "1000"]);
+    let with = |number: u32, words: &str| {
+        let script = format!("ulimit -n {number}; exec cgleaf {words}");
+        finish(sandbox.bash(&script))
+    };
+    let says_so = |answer: &Answer| {
+        assert!(answer.stderr.contains("ulimit -n"), "{answer:?}");
+        assert!([6, 8].contains(&answer.code()), "{answer:?}");
+    };
+    let is_whole = |number: u32| {
+        let listed = with(number, "list");
+        let whole = listed.code() == 0;
+        if whole {
+            let line = listed.stdout.lines().nth(1).unwrap_or_default();
+            let words: Vec<&str> = line.split_whitespace().collect();
+            assert_eq!(words[2..4], ["running", "1"], "{number}: {listed:?}");
+        } else {
+            says_so(&listed);
+        }
+        whole
+    };
+    // Fewer are not enough for the dynamic linker.
+    let enough = (5..40).find(|number| is_whole(*number));
+    assert!(enough.is_some_and(|number| number > 5), "{enough:?}");
+    let ends = |number: u32| {
+        let destroyed = with(number, "destroy s");
+        let done = destroyed.code() == 0;
+        if !done {
+            says_so(&destroyed);
+        }
+        done
+    };
+    let enough = (5..40).find(|number| ends(*number));
+    assert!(enough.is_some_and(|number| number > 5), "{enough:?}");
+    assert_eq!(leader.wait(), 137);
+}
 
 /// B38: a container whose root cgroup has processes. The second run works as the first does, nobody is moved, and no
 /// controller is enabled.

@@ -1,8 +1,11 @@
 //! The Debian packages, installed by apt on systems that never saw cgleaf: what starts, what goes on, what stays.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
+use cgleaf_tests::frontend::programs;
 use cgleaf_tests::lab::{GuestOptions, User};
 use cgleaf_tests::packaging::{Installed, STATUS, debs, done, fetched, folder, have, said};
 use cgleaf_tests::require;
@@ -315,6 +318,36 @@ ${BASH_REMATCH[1]} cgleaf bu destroy
 echo "${COMPREPLY[@]}"'"#;
 const ASK_ZSH: &str = "zsh -c 'autoload -Uz compinit; compinit -u -D; print $_comps[cgleaf]; autoload +X _cgleaf && whence -v _cgleaf'";
 const ASK_FISH: &str = "fish -c 'complete -C \"cgleaf destroy bu\"'";
+
+/// The root of a system has others' units too, and some that its administrator masked.
+#[test]
+fn what_others_have_installed_is_left_alone() {
+    let root = tempfile::tempdir().expect("a folder");
+    let units = root.path().join("usr/local/lib/systemd/system");
+    fs::create_dir_all(&units).expect("make a folder");
+    let other = units.join("other.service");
+    fs::write(&other, "[Service]\nExecStart=/usr/bin/other\n").expect("a unit");
+    let masked = units.join("masked.service");
+    std::os::unix::fs::symlink("/dev/null", &masked).expect("mask one");
+    let before = fs::metadata(&other).expect("look at it");
+    // Twice: a system is made anew with what it has.
+    for _ in 0..2 {
+        let mut install = Command::new(folder().join("install"));
+        install.args(["--prefix", "/usr/local"]).arg(programs());
+        done({
+            install.arg(root.path());
+            install
+        });
+    }
+    let after = fs::metadata(&other).expect("look at it");
+    assert_eq!((before.ino(), before.len()), (after.ino(), after.len()));
+    assert_eq!(
+        fs::read_link(&masked).expect("a link"),
+        Path::new("/dev/null")
+    );
+    let own = fs::read_to_string(units.join("cgleaf-helper@.service")).expect("read ours");
+    assert!(own.contains("ExecStart=/usr/local/libexec/"), "{own}");
+}
 
 #[test]
 fn the_shells_find_the_completions_by_themselves() {

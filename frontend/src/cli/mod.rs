@@ -5,6 +5,7 @@ mod colour;
 mod commands;
 pub mod completions;
 mod context;
+mod descriptors;
 mod output;
 mod parse;
 mod progress;
@@ -53,7 +54,7 @@ fn run(cli: Cli) -> u8 {
     let output = output::Output::new(cli.command.name(), cli.global.json, cli.global.quiet);
     let answer = match Context::new(&cli.global, output) {
         Ok(context) => commands::run(&context, cli.command)
-            .map_err(|error| suggest::with_suggestion(&context, error)),
+            .map_err(|error| suggest::with_suggestion(&context, descriptors::put(error))),
         // What is wrong here is what doctor is asked for.
         Err(error) if matches!(cli.command, Command::Doctor) => {
             commands::doctor::without_a_place(&output, &error)

@@ -28,6 +28,15 @@ pub(crate) fn own_copy_from(fd: BorrowedFd<'_>, lowest: RawFd) -> io::Result<Own
     copy_from(fd.as_raw_fd(), lowest)
 }
 
+/// Whether this process could have `number` more descriptors now (RLIMIT_NOFILE, getrlimit(2)).
+#[cfg(feature = "cli")]
+pub(crate) fn are_left(number: usize) -> bool {
+    let copies: io::Result<Vec<OwnedFd>> = (0..number)
+        .map(|_| copy_from(libc::STDERR_FILENO, 3))
+        .collect();
+    !copies.is_err_and(|error| error.raw_os_error() == Some(libc::EMFILE))
+}
+
 fn copy_from(raw: RawFd, lowest: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: integers only.
     let copy = answer(unsafe { libc::fcntl(raw, libc::F_DUPFD_CLOEXEC, lowest) })?;

@@ -9,7 +9,7 @@ mod signals;
 mod wait;
 
 #[cfg(feature = "cli")]
-pub(crate) use descriptors::own_copy;
+pub(crate) use descriptors::{are_left, own_copy};
 pub(crate) use descriptors::{close_all_but, close_from, own_copy_from, put_at, set_close_on_exec};
 pub(crate) use exec::Image;
 pub(crate) use fork::{Forked, clone_into_cgroup, exit_now, fork};

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::super::args::List;
 use super::super::context::Context;
+use super::super::descriptors;
 use super::super::table::Table;
 use super::view::View;
 use crate::error::Result;
@@ -19,6 +20,7 @@ pub(super) fn run(context: &Context, arguments: &List) -> Result<u8> {
         .collect();
     let unknown = everything.unknown().cloned();
     let mut views = View::of_all(&reach, everything.sessions);
+    let unknown = unknown.or_else(|| descriptors::wanting(&views));
     views.retain(|view| arguments.all || !view.look.state.is_over());
     for trouble in &trouble {
         context.output.notice(trouble);

@@ -20,6 +20,7 @@ mod top;
 mod view;
 mod wait;
 
+pub(super) use self::view::View;
 use super::args::Command;
 use super::context::Context;
 use crate::client::{Deadline, Patience};

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use super::super::args::One;
 use super::super::context::Context;
+use super::super::descriptors;
 use super::super::output::{one_line, wall_clock};
 use super::view::View;
 use crate::error::Result;
@@ -14,6 +15,9 @@ pub(super) fn run(context: &Context, arguments: &One) -> Result<u8> {
     let reach = context.reach();
     let session = reach.resolve(&arguments.session)?;
     let view = View::of(&reach, session);
+    if let Some(error) = descriptors::wanting([&view]) {
+        return Err(error);
+    }
     context
         .output
         .answer(&view.to_json(), |out| text(&view, out))?;

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use crate::cli::output::wall_clock;
 use crate::launch;
-use crate::ops::{Leader, LeafSeen, Look, Reach, Session};
+use crate::ops::{Leader, LeafSeen, Look, Reach, Session, State};
 use crate::records::Tier;
 
 /// What was found out about a session, once.
-pub(super) struct View {
-    pub(super) session: Session,
+pub(in crate::cli) struct View {
+    pub(in crate::cli) session: Session,
     pub(super) look: Look,
     pub(super) leader: Option<Leader>,
     pub(super) members: Option<usize>,
@@ -36,6 +36,16 @@ impl View {
             members: reach.count_members(&session, &look),
             look,
             session,
+        }
+    }
+
+    /// Whether everything that can be told of it is.
+    pub(in crate::cli) fn is_told(&self) -> bool {
+        let is_counted = self.members.is_some() || self.session.told_tier() != Some(Tier::Cgroup);
+        match self.look.state {
+            State::Unknown => false,
+            State::Running | State::Frozen => is_counted,
+            _ => true,
         }
     }
 
