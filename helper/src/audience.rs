@@ -48,7 +48,8 @@ impl Audience {
             return Self::Host;
         }
         Self::Outsider {
-            container,
+            // Whoever only gave his cgroup the name of one has the host's paths.
+            container: container.filter(|_| facts.container_is_genuine),
             numbers: Some((look.process.pid, look.inner)),
         }
     }

@@ -155,6 +155,30 @@ fn whoever_is_not_served_is_told_nothing_of_the_host_either() {
     assert_eq!(inside.line(), "refused InsideSession /run/inner.sock");
 }
 
+/// His own slice lets him make what he likes, also what is called as docker calls a container's.
+#[test]
+fn who_only_has_the_name_of_a_container_is_told_what_is_so() {
+    let Some(ground) = node("named") else {
+        return;
+    };
+    let delegated = ground.cgroup("one.slice/user@1000.service");
+    std::os::unix::fs::chown(&delegated, Some(1000), Some(1000)).unwrap();
+    let name = "0123456789abcdef".repeat(4);
+    let named = format!("one.slice/user@1000.service/docker/{name}");
+    let mut user = ground.client(&named, 1000, &[], &["why=enrol=s"]);
+    let line = user.line();
+    for part in [
+        "refused PlaceNotServed: ",
+        "is in a path of the host; ",
+        "only has the name of a container",
+    ] {
+        assert!(line.contains(part), "{line}");
+    }
+    for part in [" /;", " /,", " / ", "one.slice", &name] {
+        assert!(!line.contains(part), "{part:?}: {line}");
+    }
+}
+
 /// No process is named to a helper that root runs for others, neither by a pidfd nor without one.
 #[test]
 fn the_root_modes_adopt_nobody_and_say_so() {

@@ -157,7 +157,7 @@ fn served_container(facts: &Facts, rules: &Rules) -> Result<Option<CgroupPath>, 
             not_served(format!("the container root {root} holds the helper itself"))
         }
         Some(root) if !facts.container_is_genuine => not_served(format!(
-            "{root} has the name of a container, and lies in a cgroup where others than root may make what they like"
+            "a cgroup around it, {root}, only has the name of a container: it lies where others than root may make what they like"
         )),
         other => Ok(other),
     }

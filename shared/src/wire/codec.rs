@@ -49,12 +49,27 @@ fn decode<T: DeserializeOwned, const N: usize>(bytes: &[u8]) -> Result<T, CodecE
         return Err(CodecError::TooLong(bytes.len()));
     }
     let config: Limited<N> = standard().with_limit::<N>();
-    let (message, used) = decode_from_slice(bytes, config)
-        .map_err(|error: DecodeError| CodecError::Malformed(error.to_string()))?;
+    let (message, used) =
+        decode_from_slice(bytes, config).map_err(|error| CodecError::Malformed(words(&error)))?;
     if used == bytes.len() {
         Ok(message)
     } else {
         Err(CodecError::Trailing(bytes.len() - used))
+    }
+}
+
+/// What is wrong with the bytes, for people: bincode's own texts are for who debugs it.
+fn words(error: &DecodeError) -> String {
+    match error {
+        // What the type itself says of its value, such as an id of its letters.
+        DecodeError::OtherString(why) => why.clone(),
+        DecodeError::Other(why) => (*why).to_owned(),
+        DecodeError::UnexpectedEnd { .. } => "it ends in the middle of a value".to_owned(),
+        DecodeError::LimitExceeded => "a length in it is over the limit".to_owned(),
+        DecodeError::Utf8 { .. } => "a text in it is not UTF-8".to_owned(),
+        DecodeError::InvalidBooleanValue(byte) => format!("{byte} is neither true nor false"),
+        DecodeError::InvalidIntegerType { .. } => "a number in it is too large".to_owned(),
+        _ => "a value in it is none of its type".to_owned(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd;
 
+use cgleaf_shared::id::SessionId;
 use cgleaf_shared::wire::{self, Hello, PROTOCOL, RefusalCode, Reply, Request, Target};
 
 use super::{NOW, a_request_of_each_kind, resident, unharmed};
@@ -103,7 +104,11 @@ pub fn malformed_packets_get_bad_message_and_the_next_one_is_served(lair: &Lair)
     ] {
         client.send(&packet, None).unwrap();
         match wire::decode_reply(&client.receive().unwrap().bytes).unwrap() {
-            Reply::Refused(refusal) => assert_eq!(refusal.kind(), RefusalCode::BadMessage),
+            Reply::Refused(refusal) => {
+                assert_eq!(refusal.kind(), RefusalCode::BadMessage);
+                // A sentence, and no value as a debugger shows it.
+                assert!(!refusal.message.contains(['{', '(']), "{refusal}");
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -152,6 +157,7 @@ pub fn no_id_names_anything_but_a_leaf(lair: &Lair) {
         "-aaaaaaa",
         "a aaaaaa",
     ] {
+        let why = bad.parse::<SessionId>().unwrap_err().to_string();
         let at = good
             .windows(8)
             .position(|window| window == b"aaaaaaaa")
@@ -162,6 +168,9 @@ pub fn no_id_names_anything_but_a_leaf(lair: &Lair) {
         match wire::decode_reply(&client.receive().unwrap().bytes).unwrap() {
             Reply::Refused(refusal) => {
                 assert_eq!(refusal.kind(), RefusalCode::BadMessage, "{bad:?}");
+                let message = refusal.message;
+                assert!(message.ends_with(&why), "its own reason: {message}");
+                assert!(message.starts_with("the packet is no message of this protocol: \""));
             }
             other => panic!("{bad:?}: {other:?}"),
         }
