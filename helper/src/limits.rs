@@ -19,6 +19,15 @@ pub(crate) fn above(root: &CgroupRoot, parent: &CgroupDir) -> String {
     }
 }
 
+/// What to do next, by what [`above`] told: no end of another session gives room beneath one that lies too deep.
+pub(crate) fn what_gives_room(limits: &str) -> &'static str {
+    if limits.contains(ControlFile::MaxDescendants.name()) {
+        "destroy sessions, or `cgleaf gc` those that are over, or raise it"
+    } else {
+        "raise it, or begin the session outside of the one around it"
+    }
+}
+
 struct Limit {
     shown: String,
     reached: bool,

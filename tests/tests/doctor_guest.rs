@@ -237,3 +237,128 @@ fn doctor_leaves_no_record_in_a_service() {
     let left = root(guest, &["find", "/tmp/doctors-state", "-name", "*.json"]);
     assert_eq!(left.expect(0), "");
 }
+
+/// Puts what is advised into the unit, again and again, until the tier is cgroup. All that was advised.
+#[track_caller]
+fn followed(service: &Service<'_>) -> Vec<String> {
+    let mut advised = Vec::new();
+    for _ in 0..4 {
+        let told = service.doctor(&advised);
+        if told["tier"] == "cgroup" {
+            return advised;
+        }
+        let advice = text(&told, "advice");
+        assert!(!advice.contains("chown"), "{:?}: {told}", service.settings);
+        let next = settings_of(advice);
+        assert!(
+            next.iter().any(|one| !advised.contains(one)),
+            "{:?} {advised:?}: {told}",
+            service.settings
+        );
+        advised.extend(next);
+    }
+    panic!("{:?}: no cgroup tier after {advised:?}", service.settings);
+}
+
+#[test]
+fn whatever_a_unit_has_set_is_undone_by_what_is_advised() {
+    let Some(guest) = Guest::shared() else { return };
+    let refused = "SystemCallErrorNumber=EPERM";
+    for (settings, wanted) in [
+        (&["LimitNOFILE=16"][..], "LimitNOFILE=1024"),
+        (
+            &["InaccessiblePaths=/tmp"],
+            "RuntimeDirectory=cgleaf-undone",
+        ),
+        (
+            &["TemporaryFileSystem=/tmp:ro"],
+            "RuntimeDirectory=cgleaf-undone",
+        ),
+        (&["TemporaryFileSystem=/run"], "Delegate=yes"),
+        (&["ReadOnlyPaths=/"], "ReadWritePaths=/sys/fs/cgroup"),
+        (&["ReadOnlyPaths=/sys/fs/cgroup /mnt"], "ReadOnlyPaths=/mnt"),
+        (&["InaccessiblePaths=/sys"], "InaccessiblePaths="),
+        (&["NoExecPaths=/cgleaf/cgleaf-helper"], "NoExecPaths="),
+        (
+            &["InaccessiblePaths=/cgleaf/cgleaf-helper"],
+            "InaccessiblePaths=",
+        ),
+        (
+            &["SystemCallFilter=~flock", refused],
+            "SystemCallFilter=@system-service",
+        ),
+        (
+            &["SystemCallFilter=~setxattr fsetxattr", refused],
+            "SystemCallFilter=@system-service",
+        ),
+        // A name that is wrong is put right by this unit's own.
+        (
+            &["Environment=CGLEAF_SCOPE_DIR=/sys/fs/cgroup/system.slice"],
+            "Environment=CGLEAF_SCOPE_DIR=/sys/fs/cgroup/system.slice/undone.service",
+        ),
+    ] {
+        let settings = [&["User=lab"], settings].concat();
+        let service = Service::new(guest, "undone.service", &settings);
+        let advised = followed(&service);
+        assert!(
+            advised.iter().any(|one| one == wanted),
+            "{settings:?}: {advised:?}"
+        );
+    }
+}
+
+/// What an earlier run has left in /tmp, and what is named after a boot, is gone after the next one.
+#[test]
+fn what_is_advised_is_there_after_a_boot_too() {
+    let Some(guest) = Guest::shared() else { return };
+    // Nobody else in this guest is that user.
+    let free = Service::new(guest, "boots.service", &["User=daemon"]);
+    free.run();
+    let strict = Service::new(
+        guest,
+        "boots.service",
+        &["User=daemon", "ProtectSystem=strict"],
+    );
+    let advised = followed(&strict);
+    root(
+        guest,
+        &[
+            "sh",
+            "-c",
+            "rm -r /tmp/cgleaf-[0-9]; ls -d /tmp/cgleaf-[0-9]",
+        ],
+    )
+    .expect(2);
+    let told = strict.doctor(&advised);
+    assert_eq!(told["tier"], "cgroup", "{advised:?}: {told}");
+    // The state directory has one directory for each boot.
+    let state = ["User=lab", "Environment=XDG_STATE_HOME=/var/tmp"];
+    Service::new(guest, "boots.service", &state).run();
+    let read_only = [&state[..], &["ReadOnlyPaths=/"]].concat();
+    let told = Service::new(guest, "boots.service", &read_only).doctor(&[]);
+    let advised = settings_of(text(&told, "advice"));
+    assert!(
+        advised.contains(&"ReadWritePaths=/var/tmp".to_owned()),
+        "{told}"
+    );
+}
+
+/// A service whose program changes the user is root's, whatever is delegated to it.
+#[test]
+fn a_service_that_changes_its_user_by_itself_is_told_to_leave_that_to_systemd() {
+    let Some(guest) = Guest::shared() else { return };
+    let setpriv = "setpriv --reuid 1000 --regid 1000 --clear-groups /cgleaf/cgleaf doctor --json";
+    let run = [
+        "systemd-run",
+        "--quiet",
+        "--pipe",
+        "--wait",
+        "--collect",
+        "--property=Delegate=yes",
+    ];
+    let words: Vec<&str> = run.into_iter().chain(setpriv.split(' ')).collect();
+    let told = root(guest, &words).json()["result"].clone();
+    assert_eq!(told["tier"], "group", "{told}");
+    let advised = settings_of(text(&told, "advice"));
+    assert!(advised.contains(&"User=1000".to_owned()), "{told}");
+}

@@ -370,6 +370,16 @@ fn a_closed_or_full_stdout_is_no_panic() {
         full.expect(code);
         let said = "writing standard output: No space left on device";
         assert!(full.stderr.contains(said), "{words}: {full:?}");
+        // As lost, where there is none at all.
+        if !matches!(words, "completions bash" | "--help" | "--version") {
+            let closed =
+                cgleaf_tests::frontend::finish(sandbox.bash(&format!("cgleaf {words} >&-")));
+            closed.expect(code);
+            assert!(
+                closed.stderr.contains("writing standard output: "),
+                "{words}: {closed:?}"
+            );
+        }
         assert!(!full.stderr.contains("panicked"), "{words}: {full:?}");
     }
 }

@@ -1,12 +1,14 @@
 //! Answers: one JSON envelope on stdout, or text.
 
-use std::io::Write;
+use std::io::{StdoutLock, Write};
 use std::time::Duration;
 
 use cgleaf_shared::id::BootTime;
+use nix::errno::Errno;
 use serde_json::{Value, json};
 
 use crate::error::{Code, Error, OrCode, Result};
+use crate::sys;
 
 /// What is said where an answer cannot be written.
 const WRITING_STDOUT: &str = "writing standard output";
@@ -48,7 +50,7 @@ impl Output {
         result: &Value,
         text: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
     ) -> Result<()> {
-        let mut stdout = std::io::stdout().lock();
+        let mut stdout = Stdout(std::io::stdout().lock());
         let written = if self.json {
             let envelope = json!({
                 "ok": true, "command": self.command, "timestamp": timestamp(), "result": result,
@@ -71,7 +73,7 @@ impl Output {
         if !self.json || launches {
             return self.trouble(error.message());
         }
-        let mut stdout = std::io::stdout().lock();
+        let mut stdout = Stdout(std::io::stdout().lock());
         let envelope = failure_envelope(self.command, error);
         let written = writeln!(stdout, "{envelope}").and_then(|()| stdout.flush());
         match written {
@@ -98,6 +100,22 @@ impl Output {
         if !self.quiet {
             let _ = writeln!(std::io::stderr(), "cgleaf: {}", printable(text));
         }
+    }
+}
+
+/// Stdout; where this process was started without one, what is written is lost, and that is an error as on a full disk.
+struct Stdout(StdoutLock<'static>);
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if sys::stdout_was_closed() && !bytes.is_empty() {
+            return Err(Errno::EBADF.into());
+        }
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
     }
 }
 

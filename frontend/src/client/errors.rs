@@ -22,9 +22,17 @@ pub(super) fn mute(path: &Path) -> Error {
     let path = path.display();
     Error::new(
         Code::HelperUnreachable,
-        format!("the helper at {path} does not answer; is it stopped or frozen?"),
+        format!("the helper at {path} {NO_ANSWER}; is it stopped or frozen?"),
     )
     .with(UNANSWERED, path.to_string())
+}
+
+const NO_ANSWER: &str = "does not answer";
+
+/// Whether that is what is said of a helper that does not answer.
+#[cfg(feature = "cli")]
+pub(crate) fn says_nobody_answered(message: &str) -> bool {
+    message.contains(NO_ANSWER)
 }
 
 /// The detail of an error that says where nobody answered.
@@ -34,6 +42,15 @@ const UNANSWERED: &str = "unanswered";
 #[cfg(feature = "cli")]
 pub(crate) fn unanswered_at(error: &Error) -> Option<&Path> {
     error.details().get(UNANSWERED)?.as_str().map(Path::new)
+}
+
+/// The detail of an error that says that a helper has refused, and as what.
+const REFUSAL: &str = "refusal";
+
+/// What a helper refused, if the error is its refusal.
+pub(crate) fn refusal_of(error: &Error) -> Option<RefusalCode> {
+    let number = error.details().get(REFUSAL)?.as_u64()?;
+    u16::try_from(number).ok().map(RefusalCode::from_number)
 }
 
 /// A helper's refusal as an error of ours.
@@ -54,13 +71,7 @@ pub(crate) fn refused(refusal: &wire::Refusal) -> Error {
         _ => Code::Refused,
     };
     Error::new(code, refusal.message.clone())
-        .with("refusal", refusal.code)
+        .with(REFUSAL, refusal.code)
         .with("errno", refusal.errno)
         .with("socket", refusal.socket.clone())
-}
-
-/// Why a helper said no, if that is what the error says.
-pub(crate) fn refusal_of(error: &Error) -> Option<RefusalCode> {
-    let number = error.details().get("refusal")?.as_u64()?;
-    u16::try_from(number).ok().map(RefusalCode::from_number)
 }

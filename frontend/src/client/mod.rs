@@ -11,9 +11,9 @@ mod wait;
 
 pub use connection::Client;
 pub use deadline::Deadline;
-#[cfg(feature = "cli")]
-pub(crate) use errors::unanswered_at;
 pub(crate) use errors::{has_ended, refusal_of, refused};
+#[cfg(feature = "cli")]
+pub(crate) use errors::{says_nobody_answered, unanswered_at};
 pub use finder::{Looked, all_places, find, find_all, open, places};
 pub(crate) use finder::{is_absent, is_named, unanswered};
 pub(crate) use patience::{Patience, is_mute as is_known_mute};

@@ -17,8 +17,10 @@ const LEAST: Duration = Duration::from_secs(1);
 struct Bounds {
     each: Option<Duration>,
     until: Option<Deadline>,
-    /// Whether a helper that was just started has the usual time all the same.
-    spares_new_ones: bool,
+    /// How long a helper that was just started has all the same.
+    of_a_new_one: Option<Duration>,
+    /// Whether such a one is asked: whoever has its socket's place otherwise is another.
+    is_of_a_new_one: bool,
     /// The sockets at which nobody answered in time.
     mute: Rc<RefCell<BTreeSet<PathBuf>>>,
 }
@@ -45,17 +47,21 @@ impl Patience {
         })
     }
 
-    /// A helper that was just started has the usual time: on a loaded machine it takes a second to its first answer.
+    /// A helper that was just started has so long: on a loaded machine it takes a second to its first answer.
     #[cfg(feature = "cli")]
-    pub(crate) fn but_for_new_ones() -> Self {
-        Self::with(|bounds| bounds.spares_new_ones = true)
+    pub(crate) fn but_for_new_ones(time: Duration) -> Self {
+        Self::with(|bounds| bounds.of_a_new_one = Some(time))
     }
 
     /// While this lives a helper is asked that was just started.
     pub(crate) fn of_a_new_one() -> Self {
         let before = BOUNDS.with_borrow(Clone::clone);
-        if before.as_ref().is_some_and(|bounds| bounds.spares_new_ones) {
-            BOUNDS.set(None);
+        if let Some(time) = before.as_ref().and_then(|bounds| bounds.of_a_new_one) {
+            BOUNDS.set(Some(Bounds {
+                each: Some(time),
+                is_of_a_new_one: true,
+                ..Bounds::default()
+            }));
         }
         Self(before)
     }
@@ -92,7 +98,7 @@ pub(super) fn for_a_question() -> Duration {
 /// Nobody answered there.
 pub(super) fn note_mute(socket: &Path) {
     BOUNDS.with_borrow(|bounds| {
-        if let Some(bounds) = bounds {
+        if let Some(bounds) = bounds.as_ref().filter(|bounds| !bounds.is_of_a_new_one) {
             bounds.mute.borrow_mut().insert(socket.to_path_buf());
         }
     });
@@ -138,10 +144,12 @@ mod tests {
         assert!(!is_mute(socket));
         {
             let _short = Patience::for_each(Duration::from_secs(5));
-            let _spared = Patience::but_for_new_ones();
+            let _spared = Patience::but_for_new_ones(Duration::from_secs(9));
             assert_eq!(for_a_question(), Duration::from_secs(5));
             let _new = Patience::of_a_new_one();
-            assert_eq!(for_a_question(), Deadline::REQUEST);
+            assert_eq!(for_a_question(), Duration::from_secs(9));
+            note_mute(socket);
+            assert!(!is_mute(socket));
         }
         let _longer = Patience::for_each(Duration::from_secs(3600));
         assert_eq!(for_a_question(), Deadline::REQUEST);

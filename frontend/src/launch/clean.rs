@@ -56,8 +56,11 @@ pub(super) fn start(image: &Image) -> Result<Started> {
         None,
         SockFlag::SOCK_CLOEXEC,
     )
-    .or_code(Code::Internal)?;
-    let (stderr, their_stderr) = pipe2(OFlag::O_CLOEXEC).or_code(Code::Internal)?;
+    .or_code(Code::Internal)
+    .map_err(|error| error.while_doing("make a socket pair for a helper"))?;
+    let (stderr, their_stderr) = pipe2(OFlag::O_CLOEXEC)
+        .or_code(Code::Internal)
+        .map_err(|error| error.while_doing("make a pipe for a helper's stderr"))?;
     let given = Given {
         socket: out_of_the_way(&theirs)?,
         stderr: out_of_the_way(&their_stderr)?,
@@ -82,7 +85,9 @@ fn fork() -> Result<Forked> {
 }
 
 fn out_of_the_way(fd: &OwnedFd) -> Result<OwnedFd> {
-    sys::own_copy_from(fd.as_fd(), OUT_OF_THE_WAY).or_code(Code::Internal)
+    sys::own_copy_from(fd.as_fd(), OUT_OF_THE_WAY)
+        .or_code(Code::Internal)
+        .map_err(|error| error.while_doing("copy a descriptor for a helper"))
 }
 
 /// The first child: it leaves the caller's session and terminal, forks, and is gone, so that what it has forked belongs
@@ -107,8 +112,9 @@ fn become_it(image: &Image, given: &Given) -> ! {
     let _ = nix::unistd::chdir("/");
     sys::all_signals_to_default();
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
-    let error = image.execute();
-    let _ = writeln!(std::io::stderr(), "execute it: {error}");
+    let error = image.execute_no_script();
+    let path = image.path().to_string_lossy();
+    let _ = writeln!(std::io::stderr(), "execute {path}: {error}");
     sys::exit_now(super::NOT_FOUND)
 }
 

@@ -5,13 +5,15 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cgleaf_shared::id::Uid;
 use cgleaf_shared::wire::{Created, Mode, NewSession, Refusal, RefusalCode, Reply, Request};
 
 use super::Site;
 use super::named_directory::{NamedDirectory, is_inside_a_session};
 use super::start_helper::{self, Way};
 use crate::client::{
-    Client, Deadline, Patience, Unreachable, interest, is_known_mute, is_named, places, refused,
+    Client, Deadline, Patience, Unreachable, interest, is_known_mute, is_named, places, refusal_of,
+    refused,
 };
 use crate::error::{Code, Error, Result};
 
@@ -211,13 +213,17 @@ impl<'a> Search<'a> {
 
     fn pause(&self) -> Result<()> {
         if self.deadline.left().is_none() {
-            return Err(Error::new(
-                Code::HelperUnreachable,
-                format!("no helper answered in time: {}", self.said.join("; ")),
-            ));
+            return Err(self.nobody_in_time());
         }
         std::thread::sleep(PAUSE);
         interest::require()
+    }
+
+    fn nobody_in_time(&self) -> Error {
+        Error::new(
+            Code::HelperUnreachable,
+            format!("no helper answered in time: {}", self.said.join("; ")),
+        )
     }
 
     fn ask_those_there_are(&mut self) -> Result<Attempt> {
@@ -321,6 +327,9 @@ impl<'a> Search<'a> {
                     return self.ask_a_new_one(&way.without_oom_policy());
                 }
                 self.said.push(format!("{}: {words}", way.shown()));
+                if words.is_empty() && words.go_on() {
+                    return Err(self.nobody_in_time());
+                }
                 if words.mentions(start_helper::ANOTHER_HAS_IT) {
                     return self.locked(&socket);
                 }
@@ -356,6 +365,14 @@ impl<'a> Search<'a> {
             Err(error) if error.code() == Code::HelperUnreachable && client.welcome().is_none() => {
                 self.said.push(error.message().to_owned());
                 return Ok(Attempt::Again);
+            }
+            // Before Welcome too. Nobody is ever served whose uid is what a helper sees of all that have no number.
+            Err(error)
+                if refusal_of(&error) == Some(RefusalCode::IdentityUnproven)
+                    && Uid::effective() == Uid::OVERFLOW =>
+            {
+                self.said.push(error.message().to_owned());
+                return Ok(Attempt::NotServed);
             }
             Err(error) => return Err(error),
         };

@@ -22,7 +22,7 @@ const TOOL_DIRECTORIES: [&str; 5] = [
 ///
 /// # Errors
 /// UNSUPPORTED: it is not there.
-pub(super) fn tool(name: &str) -> Result<PathBuf> {
+pub(crate) fn tool(name: &str) -> Result<PathBuf> {
     TOOL_DIRECTORIES
         .iter()
         .map(|directory| Path::new(directory).join(name))
@@ -61,7 +61,7 @@ pub(crate) fn takes_connections(path: &Path) -> bool {
 }
 
 /// Whether a system call filter is around this process (`Seccomp: 2`, proc_pid_status(5)).
-pub(super) fn is_filtered() -> bool {
+pub(crate) fn is_filtered() -> bool {
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {
         let mut lines = status.lines();
         lines.any(|line| line.strip_prefix("Seccomp:").map(str::trim) == Some("2"))
@@ -82,9 +82,15 @@ pub(super) fn is_in_a_sandbox() -> bool {
         (Some(here), Some(there)) => here > there,
         _ => false,
     };
-    let (own_map, first_map) = (read("/proc/self/uid_map"), read("/proc/1/uid_map"));
+    // One that nobody has written is empty, and another than PID 1's all the same.
+    let map = |path: &str| std::fs::read_to_string(path).ok();
+    let (own_map, first_map) = (map("/proc/self/uid_map"), map("/proc/1/uid_map"));
+    let is_mapped_otherwise = match (own_map, first_map) {
+        (Some(own), Some(first)) => own != first,
+        _ => false,
+    };
     stricter("NoNewPrivs:")
         || stricter("Seccomp_filters:")
         || stricter("Seccomp:")
-        || (!own_map.is_empty() && !first_map.is_empty() && own_map != first_map)
+        || is_mapped_otherwise
 }

@@ -11,6 +11,7 @@ mod failure;
 mod gate;
 mod group_tier;
 mod helper;
+mod last_words;
 mod leaf;
 mod lease;
 mod log;
@@ -36,12 +37,14 @@ pub use exec::exec;
 pub use failure::{BEFORE_THE_PROGRAM, Failure, NOT_EXECUTABLE, NOT_FOUND};
 pub use helper::connect_or_start;
 pub(crate) use helper::{empty_leaf, start_own};
+#[cfg(feature = "cli")]
+pub(crate) use last_words::{ENDED_WITHOUT_A_WORD, NEITHER_ANSWERS_NOR_ENDS};
 pub use lease::Lease;
 pub use logout::survives_logout;
 #[cfg(feature = "cli")]
 pub(crate) use logout::{ends_with_it, lingers, who_logs_out};
 #[cfg(feature = "cli")]
-pub(crate) use machine::takes_connections;
+pub(crate) use machine::{is_filtered, takes_connections, tool as system_tool};
 pub(crate) use named_directory::directory_of;
 pub use plan::{Plan, Site, TierWanted};
 pub use program::{MARK_VARIABLE, Program, SESSION_VARIABLE};

@@ -1,21 +1,16 @@
 //! Starting a helper: in a transient scope of a service manager, or directly (DESIGN 3.1).
 
 use std::ffi::OsString;
-use std::fmt;
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use cgleaf_shared::cgroup::own_path;
 use cgleaf_shared::id::{Nonce, Uid};
 use cgleaf_shared::wire::Mode;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::clean;
-use super::machine::{is_filtered, is_in_a_sandbox, systemd_is_init, tool, user_runtime_directory};
+use super::last_words::Words;
+use super::machine::{is_in_a_sandbox, systemd_is_init, tool, user_runtime_directory};
 use super::program::{c_string, c_strings};
 use super::{Site, lone_sockets, take_over};
 use crate::base::Base;
@@ -246,71 +241,6 @@ impl New {
     }
 }
 
-/// What a helper that did not start said.
-#[derive(Debug)]
-pub(super) struct Words(OwnedFd);
-
-/// How long a helper that has closed its socket may take to close its stderr too.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-const MOST_WORDS: u64 = 4096;
-
-impl Words {
-    /// Reads to the end, bounded in time and length.
-    pub(super) fn read(self) -> LastWords {
-        let deadline = crate::client::Deadline::after(LAST_WORDS);
-        let mut text = Vec::new();
-        let mut pipe = File::from(self.0);
-        while let Some(left) = deadline.left() {
-            let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
-            let wait = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            if !matches!(poll(&mut fds, wait), Ok(count) if count > 0) {
-                break;
-            }
-            let mut chunk = [0; 1024];
-            match pipe.read(&mut chunk) {
-                Ok(count) if count > 0 && (text.len() as u64) < MOST_WORDS => {
-                    text.extend_from_slice(&chunk[..count]);
-                }
-                _ => break,
-            }
-        }
-        LastWords(String::from_utf8_lossy(&text).trim().replace('\n', "; "))
-    }
-}
-
-/// The same as text.
-#[derive(Debug)]
-pub(super) struct LastWords(String);
-
-impl LastWords {
-    /// Whether it said nothing at all.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Whether that is part of it.
-    pub(super) fn mentions(&self, what: &str) -> bool {
-        self.0.contains(what)
-    }
-}
-
-impl fmt::Display for LastWords {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            f.write_str("it ended without a word")?;
-            if is_filtered() {
-                f.write_str(
-                    ", as SIGSYS ends one: the system call filter around this process may kill for a call of its (of a unit: \
-                     SystemCallErrorNumber=EPERM has it answer an error)",
-                )?;
-            }
-            Ok(())
-        } else {
-            f.write_str(&self.0)
-        }
-    }
-}
-
 /// Starts one that binds that socket, with this process as its first client.
 ///
 /// # Errors
@@ -329,14 +259,16 @@ pub(super) fn start(site: &Site<'_>, way: &Way, socket: &Path) -> Result<New> {
         lone_sockets::sweep(run_dir.path());
     }
     let mut words = way.wrapper()?;
-    words.extend(helper_program()?);
+    let program = helper_program()?;
+    let shown_program = program[0].to_string_lossy().into_owned();
+    words.extend(program);
     words.extend(helper_arguments(site, way, &socket, private));
     operations::tell(|| format!("fork(2) and execve(2): {}", shown(&words)));
     let image = image(words, way.environment())?;
     let started = clean::start(&image)?;
     Ok(New {
         client: Client::from_socket(started.socket, socket),
-        words: Words(started.stderr),
+        words: Words::new(started.stderr, shown_program),
     })
 }
 

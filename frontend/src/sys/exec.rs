@@ -63,6 +63,19 @@ impl Image {
         error
     }
 
+    /// The same for a program of ours: what the kernel does not execute is damaged, or another machine's, and no script.
+    pub(crate) fn execute_no_script(&self) -> io::Error {
+        set_file_size_signal(Disposition::Default);
+        let error = self.execve(&self.path, &self.arguments);
+        set_file_size_signal(Disposition::Ignore);
+        error
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &CStr {
+        &self.path
+    }
+
     fn execve(&self, path: &CStr, arguments: &Words) -> io::Error {
         // SAFETY: a C string, and two null-terminated arrays of C strings that live as long as `self`.
         unsafe {

@@ -6,6 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
+static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether there was no stdout when this process was started: what is written to what stands in for it is lost.
+#[cfg(feature = "cli")]
+pub(crate) fn stdout_was_closed() -> bool {
+    STDOUT_WAS_CLOSED.load(Ordering::Relaxed)
+}
+
 /// Whether SIGPIPE was ignored when this process was started.
 pub(crate) fn pipe_was_ignored() -> bool {
     PIPE_WAS_IGNORED.load(Ordering::Relaxed)
@@ -37,6 +45,9 @@ extern "C" fn before_main() {
 fn fill_if_closed(fd: libc::c_int) {
     // SAFETY: F_GETFD takes no further argument and touches no memory.
     if unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
+        if fd == libc::STDOUT_FILENO {
+            STDOUT_WAS_CLOSED.store(true, Ordering::Relaxed);
+        }
         // The lowest free number is this one: those below it were filled before.
         // SAFETY: a constant C string.
         unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };

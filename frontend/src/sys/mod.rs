@@ -15,6 +15,8 @@ pub(crate) use exec::Image;
 pub(crate) use fork::{Forked, clone_into_cgroup, exit_now, fork};
 pub(crate) use inherited::pipe_was_ignored;
 #[cfg(feature = "cli")]
+pub(crate) use inherited::stdout_was_closed;
+#[cfg(feature = "cli")]
 pub(crate) use signals::outlive_large_files;
 pub(crate) use signals::{
     Disposition, all_signals_to_default, disposition, set_disposition, signal_child,

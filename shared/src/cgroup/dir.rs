@@ -102,7 +102,7 @@ impl CgroupDir {
     /// # Errors
     /// `ENOENT`: there is none. `EXDEV`, `ELOOP`: the path leads elsewhere. `EACCES`: it may not be read.
     pub fn open_beneath(&self, path: &CgroupPath) -> Result<Self, IoError> {
-        let shown = self.shown.join(path.relative());
+        let shown = self.shown_beneath(path);
         let fd = open_beneath(self.fd.as_fd(), path.relative()).context("open", &shown)?;
         require_cgroup2(fd.as_fd()).context("find cgroup2 at", &shown)?;
         Ok(Self {
@@ -115,7 +115,7 @@ impl CgroupDir {
     /// [`Self::open_beneath`] without any of its promises, for the test that shows that they are needed.
     #[cfg(feature = "mutations")]
     pub(crate) fn open_trusting(&self, path: &CgroupPath) -> Result<Self, IoError> {
-        let shown = self.shown.join(path.relative());
+        let shown = self.shown_beneath(path);
         let fd = open(&shown, DIRECTORY, Mode::empty()).context("open", &shown)?;
         Ok(Self {
             fd,
@@ -192,6 +192,15 @@ impl CgroupDir {
     /// Its path relative to the namespace's root.
     pub fn path(&self) -> &CgroupPath {
         &self.path
+    }
+
+    /// A path beneath it in the file system: the root's own has nothing to be joined.
+    fn shown_beneath(&self, path: &CgroupPath) -> PathBuf {
+        if path.is_root() {
+            self.shown.clone()
+        } else {
+            self.shown.join(path.relative())
+        }
     }
 
     /// Its path in the file system, for messages.

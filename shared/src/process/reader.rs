@@ -42,6 +42,12 @@ pub enum ReadError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// Something else is mounted there, or nothing.
+    #[error("{path} is no proc file system: mount one, as root: `mount -t proc proc {path}`", path = path.display())]
+    NoProc {
+        /// Where one was looked for.
+        path: PathBuf,
+    },
     /// It was read and is not what a kernel writes there.
     #[error("{} does not hold what proc(5) says it holds", path.display())]
     Malformed {
@@ -86,7 +92,7 @@ impl Proc {
     /// Opens `/proc`.
     ///
     /// # Errors
-    /// What open(2) answers; [`ReadError::Malformed`] if it is no procfs.
+    /// What open(2) answers; [`ReadError::NoProc`] if it is no procfs.
     pub fn system() -> Result<Proc, ReadError> {
         Proc::at(Path::new("/proc"))
     }
@@ -102,7 +108,7 @@ impl Proc {
             .map_err(|errno| ReadError::new(path.clone(), errno.into()))?;
         let kind = fstatfs(&root).map_err(|errno| ReadError::new(path.clone(), errno.into()))?;
         if kind.filesystem_type() != PROC_SUPER_MAGIC {
-            return Err(ReadError::Malformed { path });
+            return Err(ReadError::NoProc { path });
         }
         Ok(Proc {
             root,
@@ -396,7 +402,7 @@ mod tests {
     #[test]
     fn a_directory_that_is_no_procfs_is_refused() {
         let error = Proc::at(Path::new("/sys")).expect_err("sysfs");
-        assert!(matches!(error, ReadError::Malformed { .. }), "{error}");
+        assert!(matches!(error, ReadError::NoProc { .. }), "{error}");
         let error = Proc::at(Path::new("/nowhere")).expect_err("nothing");
         assert_eq!(
             error.to_string(),

@@ -136,8 +136,7 @@ pub(super) fn cannot_hold(
         )),
         Some(libc::EAGAIN) => {
             let limit = limits::above(&state.context.root, parent);
-            let next =
-                format!("{limit} is reached: destroy sessions, or `cgleaf gc` those that are over");
+            let next = format!("{limit} is reached: {}", limits::what_gives_room(&limit));
             Failure::Refused(refuse::kernel(RefusalCode::CgroupLimit, &error, &next))
         }
         Some(libc::ENOSPC) => Failure::Refused(refuse::kernel(

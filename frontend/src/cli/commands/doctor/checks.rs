@@ -84,11 +84,11 @@ const OF_THE_MACHINE: [(&str, u64); 5] = [
     ("ipc", 0xEFFF_FFFF),
 ];
 
-/// Whether none of them is another's. What cannot be read is not known to be the machine's.
-pub(super) fn all_namespaces_are_the_machines() -> bool {
-    OF_THE_MACHINE.iter().all(|(name, number)| {
-        std::fs::metadata(format!("/proc/self/ns/{name}")).is_ok_and(|stat| stat.ino() == *number)
-    })
+/// Whether this process is in another one than the machine's. What cannot be read is not known to be the machine's.
+pub(super) fn is_another_namespace(name: &str) -> bool {
+    let of_the_machine = OF_THE_MACHINE.iter().find(|(other, _)| *other == name);
+    let own = std::fs::metadata(format!("/proc/self/ns/{name}")).map(|stat| stat.ino());
+    own.ok() != of_the_machine.map(|(_, number)| *number)
 }
 
 /// Which namespaces are not the machine's own.
@@ -220,7 +220,11 @@ pub(super) fn of_the_leaf(probe: &Result<Probe>) -> Vec<Check> {
 
 /// Whether what is started here leaves a service, whose limits and `systemctl stop` then no longer cover it.
 pub(super) fn of_the_service(probe: &Result<Probe>) -> Check {
-    let detail = match (own_path().ok().and_then(|own| own.service()), probe) {
+    let own = match own_path() {
+        Ok(own) => own,
+        Err(error) => return unknown("service", &error.to_string()),
+    };
+    let detail = match (own.service(), probe) {
         (None, _) => "this process is in no service".to_owned(),
         (Some(service), Ok(probe)) if !probe.leaf.is_within(&service) => format!(
             "a program that is started here leaves {service}: that unit's limits, filters and `stop` no longer cover it"

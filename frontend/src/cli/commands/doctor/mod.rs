@@ -3,10 +3,18 @@
 mod advice;
 mod cause;
 mod checks;
+mod facts;
 mod guard;
+mod limit;
+mod named;
+mod place;
 mod private;
+mod proc;
 mod processes;
+mod program;
 mod restrictions;
+mod service;
+mod settings;
 mod spawn;
 mod systemd;
 mod trial;
@@ -22,8 +30,9 @@ use super::super::context::Context;
 use super::super::output::Output;
 use super::super::output::one_line;
 use super::helper::{describe, looked_json};
-use crate::client::{Deadline, Patience, unanswered_at};
+use crate::client::{Deadline, Patience, refusal_of, says_nobody_answered, unanswered_at};
 use crate::error::{Code, Error, Result};
+use crate::launch::NEITHER_ANSWERS_NOR_ENDS;
 use crate::ops::{Probe, probe_leaf};
 use crate::records::Tier;
 
@@ -33,6 +42,8 @@ use checks::Check;
 /// How long each helper has for an answer, and all of them together. `run` waits longer; nobody asks doctor in order to wait.
 const PATIENCE: Duration = Duration::from_secs(2);
 const ALL_PATIENCE: Duration = Duration::from_secs(6);
+/// How long one that doctor itself starts has for its first: it has more to do until then.
+const PATIENCE_WITH_A_NEW_ONE: Duration = Duration::from_secs(10);
 
 /// Says what cgleaf can do here. 0 with the cgroup tier, 12 without it.
 pub(super) fn run(context: &Context) -> Result<u8> {
@@ -66,7 +77,7 @@ impl Findings {
     fn of(context: &Context) -> Self {
         let _each = Patience::for_each(PATIENCE);
         let _all = Patience::until(Deadline::after(ALL_PATIENCE));
-        let _spared = Patience::but_for_new_ones();
+        let _spared = Patience::but_for_new_ones(PATIENCE_WITH_A_NEW_ONE);
         let reach = context.reach();
         let mut probe = guard::no_call_kills().and_then(|()| probe_leaf(&reach));
         let trial = tried(context, &probe);
@@ -125,17 +136,29 @@ impl Findings {
 /// Which tier a program was given. Where somebody listens and does not answer, `run` would wait for him, and fail.
 fn tried(context: &Context, probe: &Result<Probe>) -> Result<Tier> {
     match probe {
-        Err(error) if unanswered_at(error).is_some() => Err(error.clone().followed_by(format!(
-            "doctor has waited {} s for it; `cgleaf run` does so for {} s, and starts nothing then",
-            PATIENCE.as_secs(),
-            Deadline::REQUEST.as_secs()
-        ))),
+        Err(error) if unanswered_at(error).is_some() => Err(as_run_would(error, PATIENCE)),
+        Err(error) if error.message().contains(NEITHER_ANSWERS_NOR_ENDS) => {
+            Err(as_run_would(error, PATIENCE_WITH_A_NEW_ONE))
+        }
         // A private helper is made of this very process's sandbox: one does for both.
         Ok(probe) if private::is_one(context, &probe.client) => {
             trial::run(context, Some(probe.client.path()), true)
         }
-        _ => trial::run(context, context.socket.as_deref(), probe.is_ok()),
+        Err(error) => {
+            let is_served = refusal_of(error).is_some();
+            trial::run(context, context.socket.as_deref(), is_served)
+        }
+        Ok(_) => trial::run(context, context.socket.as_deref(), true),
     }
+}
+
+/// Where nobody answers, and doctor has waited so long for it.
+fn as_run_would(error: &Error, waited: Duration) -> Error {
+    error.clone().followed_by(format!(
+        "doctor has waited {} s for it; `cgleaf run` does so for {} s, and starts nothing then",
+        waited.as_secs(),
+        Deadline::REQUEST.as_secs()
+    ))
 }
 
 /// Which tier, and why.
@@ -193,6 +216,19 @@ impl Verdict {
     }
 }
 
+/// Why no helper is told of: there is none, or there is one that says nothing.
+fn no_helper(result: &Value) -> String {
+    let looked = result["looked"].as_array().into_iter().flatten();
+    let mute = looked
+        .filter(|one| one["why_not"].as_str().is_some_and(says_nobody_answered))
+        .filter_map(|one| one["socket"].as_str())
+        .next();
+    mute.map_or_else(
+        || "none".to_owned(),
+        |socket| format!("at {}, which does not answer", one_line(socket)),
+    )
+}
+
 fn text(
     verdict: &Verdict,
     result: &Value,
@@ -206,7 +242,7 @@ fn text(
     }
     let helper = &result["helper"];
     if helper.is_null() {
-        writeln!(out, "helper  none")?;
+        writeln!(out, "helper  {}", no_helper(result))?;
     } else {
         let told = |name: &str| helper[name].to_string().trim_matches('"').to_owned();
         writeln!(

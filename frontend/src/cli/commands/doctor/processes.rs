@@ -119,14 +119,17 @@ fn what_the_zombies_say(look: u32, waiting: usize, stayed: usize) -> Option<Chec
         return None;
     }
     let zombies = if stayed == 1 {
-        "1 zombie waits"
+        "1 zombie has"
     } else {
-        &format!("{stayed} zombies wait")
+        &format!("{stayed} zombies have")
     };
+    let waited = (BETWEEN_LOOKS * LOOKS).as_millis();
     Some(Check::new(
         "reaping",
         Some(false),
-        format!("{zombies} for PID 1, which does not reap: ends are proven all the same"),
+        format!(
+            "{zombies} waited {waited} ms for PID 1, which reaps late or not at all: ends are proven all the same"
+        ),
     ))
 }
 
@@ -160,6 +163,6 @@ mod tests {
         assert!(says(1, 2, 1).unwrap().starts_with("ok "));
         assert!(says(LOOKS, 2, 0).unwrap().contains("late"));
         assert!(says(LOOKS, 2, 2).unwrap().starts_with("NO "));
-        assert!(says(LOOKS, 1, 1).unwrap().contains("1 zombie waits for"));
+        assert!(says(LOOKS, 1, 1).unwrap().contains("1 zombie has waited"));
     }
 }

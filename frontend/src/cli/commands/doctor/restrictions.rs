@@ -1,15 +1,14 @@
 //! What a unit's own settings take away, each as it is found here, and the setting that gives it back (systemd.exec(5)).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cgleaf_shared::cgroup::{Mount, cgroup2_mounts};
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
-use nix::unistd::{AccessFlags, access};
 
+use super::place::writable;
 use super::processes::hides_processes;
-use super::words::unit_value;
-use crate::base::Base;
+use super::settings::Settings;
 
 /// What is taken away.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,47 +19,51 @@ pub(super) struct Restrictions {
     pub(super) read_only_cgroups: bool,
     /// There are no sockets of this machine's own.
     pub(super) no_unix_sockets: bool,
-    /// The directory of our sockets, or what it would be made in, is on a file system that is read-only here.
-    pub(super) read_only_place: Option<PathBuf>,
 }
 
 impl Restrictions {
     /// Those around this process.
-    pub(super) fn here(mounts: &[Mount], base: &Base) -> Self {
+    pub(super) fn here(mounts: &[Mount]) -> Self {
         let cgroup2 = cgroup2_mounts(mounts).into_iter().next();
         Self {
             hidden_processes: hides_processes(),
             read_only_cgroups: cgroup2.is_some_and(|mount| mount.read_only),
             no_unix_sockets: has_no_unix_sockets(),
-            read_only_place: read_only(base.root()),
         }
     }
 
-    /// The settings that give them back.
-    pub(super) fn settings(&self) -> Vec<String> {
-        let place = self.read_only_place.as_deref().map(writable);
-        [
-            (self.hidden_processes, "ProtectProc=default"),
-            (self.read_only_cgroups, "ProtectControlGroups=no"),
-            (self.no_unix_sockets, "RestrictAddressFamilies=AF_UNIX"),
-        ]
-        .into_iter()
-        .filter(|(taken, _)| *taken)
-        .map(|(_, setting)| setting.to_owned())
-        .chain(place)
-        .collect()
+    /// The settings that give them back. `mount`: where cgroup2 is; `told`: those that are set.
+    pub(super) fn settings(&self, mount: &Path, told: &Settings) -> Vec<String> {
+        let mut settings = Vec::new();
+        if self.hidden_processes {
+            settings.push("ProtectProc=default".to_owned());
+        }
+        if self.read_only_cgroups {
+            settings.extend(writable_cgroups(mount, told));
+        }
+        if self.no_unix_sockets {
+            settings.push("RestrictAddressFamilies=AF_UNIX".to_owned());
+        }
+        settings
     }
 }
 
-/// The setting that lets a directory be written.
-pub(super) fn writable(directory: &Path) -> String {
-    format!("ReadWritePaths={}", unit_value(directory))
-}
-
-/// The directory, or the nearest one above it that is there, if it is on a file system that cannot be written.
-pub(super) fn read_only(directory: &Path) -> Option<PathBuf> {
-    let there = directory.ancestors().find(|one| one.exists())?;
-    (access(there, AccessFlags::W_OK) == Err(Errno::EROFS)).then(|| there.to_path_buf())
+/// More than one setting makes cgroup2 read-only. Of two on one path the one that takes away wins.
+fn writable_cgroups(mount: &Path, told: &Settings) -> Vec<String> {
+    let is_protected = ["ProtectControlGroups", "ProtectControlGroupsEx"]
+        .iter()
+        .any(|name| told.is_on(name));
+    let mut settings = Vec::new();
+    if is_protected || !told.are_known() {
+        settings.push("ProtectControlGroups=no".to_owned());
+    }
+    match told.entry_around("ReadOnlyPaths", mount) {
+        Some(entry) if entry == mount => settings.extend(told.without("ReadOnlyPaths", &entry)),
+        Some(_) => settings.push(writable(mount)),
+        None if settings.is_empty() => settings.push(writable(mount)),
+        None => {}
+    }
+    settings
 }
 
 fn has_no_unix_sockets() -> bool {
@@ -70,4 +73,31 @@ fn has_no_unix_sockets() -> bool {
         made,
         Err(Errno::EAFNOSUPPORT | Errno::EPERM | Errno::EACCES)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::tests::settings;
+    use super::*;
+
+    #[test]
+    fn what_makes_cgroups_read_only_is_what_is_changed() {
+        let given =
+            |told: &str| writable_cgroups(Path::new("/sys/fs/cgroup"), &settings(told)).join(" ");
+        assert_eq!(
+            given("ProtectControlGroups=yes\n"),
+            "ProtectControlGroups=no"
+        );
+        assert_eq!(given(""), "ProtectControlGroups=no");
+        for above in ["/", "/sys"] {
+            assert_eq!(
+                given(&format!("ReadOnlyPaths={above}\nProtectControlGroups=no\n")),
+                "ReadWritePaths=/sys/fs/cgroup"
+            );
+        }
+        assert_eq!(
+            given("ReadOnlyPaths=/sys/fs/cgroup /a\nProtectControlGroups=no\n"),
+            "ReadOnlyPaths= ReadOnlyPaths=/a"
+        );
+    }
 }

@@ -29,7 +29,8 @@ pub(super) fn start(
         .read(true)
         .write(true)
         .open("/dev/null")
-        .or_code(Code::Internal)?;
+        .or_code(Code::Internal)
+        .map_err(|error| error.while_doing("open /dev/null"))?;
     let forked = sys::fork()
         .or_code(Code::Internal)
         .map_err(|error| error.while_doing("fork"))?;

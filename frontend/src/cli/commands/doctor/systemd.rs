@@ -2,24 +2,35 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::os::fd::AsFd;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use cgleaf_shared::cgroup::CgroupPath;
 use cgleaf_shared::id::Uid;
 
 use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::pipe2;
 
 use super::checks::{Check, unknown};
 use super::spawn;
-use crate::error::{Code, OrCode};
-use crate::launch::{lingers, takes_connections, who_logs_out};
+use crate::client::Deadline;
+use crate::error::{Code, Error, OrCode, Result};
+use crate::launch::{lingers, system_tool, takes_connections, who_logs_out};
 
 /// Whether PID 1 is systemd, as sd_booted(3) decides it.
 pub(super) fn is_init() -> bool {
     Path::new("/run/systemd/system").is_dir()
+}
+
+/// The same where a unit's settings hide /run: its cgroup and PID 1 show that it is one.
+pub(super) fn is_around(own: Option<&CgroupPath>) -> bool {
+    is_init()
+        || (own.and_then(CgroupPath::service).is_some()
+            && std::fs::read_to_string("/proc/1/comm").is_ok_and(|name| name.trim() == "systemd"))
 }
 
 /// By which the user's manager is talked to without a bus.
@@ -54,24 +65,71 @@ fn init() -> Check {
     Check::new("init", None, detail)
 }
 
-/// An absolute path and no environment: this may be root.
 fn version() -> Check {
-    const PATH: &str = "/usr/bin/systemctl";
-    let told = || {
-        let (ours, theirs) = pipe2(OFlag::O_CLOEXEC).or_code(Code::Internal)?;
-        let words = [PATH, "--version"].map(OsString::from).to_vec();
-        let child = spawn::start(words, Vec::new(), Some(theirs.as_fd()))?;
-        drop(theirs);
-        let mut line = String::new();
-        let read = BufReader::new(File::from(ours)).read_line(&mut line);
-        spawn::end_of(child);
-        read.or_code(Code::Internal).map(|_| line)
-    };
-    match told() {
-        Ok(line) if line.is_empty() => unknown("systemd", &format!("{PATH} says nothing")),
-        Ok(line) => Check::new("systemd", None, line.trim_end()),
-        Err(error) => unknown("systemd", &format!("execute {PATH}: {}", error.message())),
+    match told_by_systemctl(vec!["--version".into()]) {
+        Ok(text) => Check::new("systemd", None, text.lines().next().unwrap_or_default()),
+        Err(error) => unknown("systemd", error.message()),
     }
+}
+
+/// How long a manager may take for an answer, and how much of one is read.
+const PATIENCE: Duration = Duration::from_secs(2);
+const MOST: usize = 64 * 1024;
+
+/// What systemctl says. It is taken from where a system has its tools, and of the environment it has what leads to a user's manager
+/// alone: this may be root.
+///
+/// # Errors
+/// UNSUPPORTED: it is not there, or says nothing. INTERNAL: it cannot be started.
+pub(super) fn told_by_systemctl(arguments: Vec<OsString>) -> Result<String> {
+    let path = system_tool("systemctl")?;
+    let (ours, theirs) = pipe2(OFlag::O_CLOEXEC)
+        .or_code(Code::Internal)
+        .map_err(|error| error.while_doing("make a pipe for systemctl"))?;
+    let words = std::iter::once(path.clone().into())
+        .chain(arguments)
+        .collect();
+    let variables = ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
+    let mut environment = spawn::own_environment();
+    environment.retain(|entry| {
+        let entry = entry.to_string_lossy();
+        variables
+            .iter()
+            .any(|name| entry.starts_with(&format!("{name}=")))
+    });
+    let child = spawn::start(words, environment, Some(theirs.as_fd()))?;
+    drop(theirs);
+    let text = read_in_time(ours);
+    // One that has said all has ended; one that has not is not waited for.
+    let _ = kill(nix::unistd::Pid::from_raw(child.get()), Signal::SIGKILL);
+    spawn::end_of(child);
+    if text.is_empty() {
+        let path = path.display();
+        return Err(Error::new(
+            Code::Unsupported,
+            format!("{path} says nothing"),
+        ));
+    }
+    Ok(text)
+}
+
+fn read_in_time(pipe: OwnedFd) -> String {
+    let deadline = Deadline::after(PATIENCE);
+    let mut pipe = File::from(pipe);
+    let mut read = Vec::new();
+    while let Some(left) = deadline.left().filter(|_| read.len() < MOST) {
+        let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+        let wait = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        if !matches!(poll(&mut fds, wait), Ok(count) if count > 0) {
+            break;
+        }
+        let mut chunk = [0; 4096];
+        match pipe.read(&mut chunk) {
+            Ok(count) if count > 0 => read.extend_from_slice(&chunk[..count]),
+            _ => break,
+        }
+    }
+    String::from_utf8_lossy(&read).into_owned()
 }
 
 fn user_manager() -> Check {

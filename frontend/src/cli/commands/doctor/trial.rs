@@ -26,15 +26,16 @@ use crate::sys::{self, Change};
 /// The trial's program only says its version; this bounds a machine on which even that hangs.
 const LIMIT: &str = "--timeout=30s";
 
-/// Which tier `run` uses, or why it starts nothing. `socket`: the only helper to ask; `has_leaf`: whether an empty leaf could be had.
-pub(super) fn run(context: &Context, socket: Option<&Path>, has_leaf: bool) -> Result<Tier> {
+/// Which tier `run` uses, or why it starts nothing. `socket`: the only helper to ask; `is_served`: whether a helper answered, with a
+/// leaf or with a refusal.
+pub(super) fn run(context: &Context, socket: Option<&Path>, is_served: bool) -> Result<Tier> {
     match apart(context, socket) {
         // doctor itself was one process too many: `run` would stand in its place.
         Err(error)
             if Cause::of_nothing_started(&error) == Some(Cause::Processes)
                 && in_its_place::is_possible() =>
         {
-            let wanted = if has_leaf {
+            let wanted = if is_served {
                 TierWanted::Auto
             } else {
                 TierWanted::Group
@@ -47,7 +48,9 @@ pub(super) fn run(context: &Context, socket: Option<&Path>, has_leaf: bool) -> R
 
 /// By a process of its own, as anybody would run it: a filter may kill that one.
 fn apart(context: &Context, socket: Option<&Path>) -> Result<Tier> {
-    let (ours, theirs) = pipe2(OFlag::O_CLOEXEC).or_code(Code::Internal)?;
+    let (ours, theirs) = pipe2(OFlag::O_CLOEXEC)
+        .or_code(Code::Internal)
+        .map_err(|error| error.while_doing("make a pipe for the trial's status"))?;
     let words = words(context, socket, &theirs)?;
     let child = spawn::start(words, spawn::own_environment(), None)
         .map_err(|error| error.while_doing("execute this program again"))?;
@@ -59,7 +62,8 @@ fn apart(context: &Context, socket: Option<&Path>) -> Result<Tier> {
     if let Ok(store) = Store::open(&context.base) {
         forget(&store, &line, child);
     }
-    read.or_code(Code::Internal)?;
+    read.or_code(Code::Internal)
+        .map_err(|error| error.while_doing("read the trial's status"))?;
     if end == Some(Change::Signalled(libc::SIGSYS)) {
         return Err(Error::new(
             Code::Unsupported,
@@ -90,10 +94,14 @@ fn forget(store: &Store, line: &str, maker: Pid) {
 }
 
 fn words(context: &Context, socket: Option<&Path>, status: &OwnedFd) -> Result<Vec<OsString>> {
-    let program = std::env::current_exe().or_code(Code::Internal)?;
+    let program = std::env::current_exe()
+        .or_code(Code::Internal)
+        .map_err(|error| error.while_doing("find this program's own file"))?;
     let number = status.as_raw_fd();
     // The child makes it close-on-exec again (--status-fd).
-    sys::set_close_on_exec(number, false).or_code(Code::Internal)?;
+    sys::set_close_on_exec(number, false)
+        .or_code(Code::Internal)
+        .map_err(|error| error.while_doing("hand a descriptor to the trial by fcntl(2)"))?;
     let mut words: Vec<OsString> = vec![program.clone().into()];
     words.extend(["run", "--quiet", LIMIT, "--status-fd"].map(OsString::from));
     words.push(number.to_string().into());
@@ -118,15 +126,22 @@ fn tier(line: &str) -> Result<Tier> {
     match status["result"]["tier"].as_str() {
         Some(name) if name == Tier::Cgroup.name() => Ok(Tier::Cgroup),
         Some(_) => Ok(Tier::Group),
-        None => {
-            let message = status["error"]["message"].as_str();
-            let code = status["error"]["code"].as_str().and_then(Code::from_name);
-            Err(Error::new(
-                code.unwrap_or(Code::Internal),
-                message.unwrap_or("`cgleaf run` failed without a reason"),
-            ))
-        }
+        None => Err(told(&status["error"])),
     }
+}
+
+/// The error of a status line, with what a program can tell it by.
+fn told(error: &Value) -> Error {
+    let message = error["message"].as_str();
+    let code = error["code"].as_str().and_then(Code::from_name);
+    let details = error["details"].as_object().cloned().unwrap_or_default();
+    let told = Error::new(
+        code.unwrap_or(Code::Internal),
+        message.unwrap_or("`cgleaf run` failed without a reason"),
+    );
+    details
+        .into_iter()
+        .fold(told, |told, (key, value)| told.with(&key, value))
 }
 
 #[cfg(test)]
@@ -143,12 +158,15 @@ mod tests {
             tier(r#"{"ok":true,"result":{"tier":"group"}}"#).unwrap(),
             Tier::Group
         );
-        let refused =
-            tier(r#"{"ok":false,"error":{"code":"STORAGE","message":"no room"}}"#).unwrap_err();
+        let refused = tier(
+            r#"{"ok":false,"error":{"code":"STORAGE","message":"no room","details":{"errno":11}}}"#,
+        )
+        .unwrap_err();
         assert_eq!(
             (refused.code(), refused.message()),
             (Code::Storage, "no room")
         );
+        assert_eq!(refused.details()["errno"], 11);
         assert_eq!(tier("").unwrap_err().code(), Code::Internal);
     }
 }

@@ -20,22 +20,25 @@ pub(super) struct Unit {
 }
 
 impl Unit {
-    /// The one around that cgroup.
+    /// The one around that cgroup. `mount`: where cgroups are to be seen, if they are.
     pub(super) fn around(own: Option<&CgroupPath>, mount: Option<&Path>) -> Option<Self> {
         let path = own?.service()?;
-        let directory = mount?.join(path.relative());
+        let directory = mount.map(|mount| mount.join(path.relative()));
         let is_a_manager =
             |path: CgroupPath| path.name().is_some_and(|name| name.starts_with("user@"));
         let is_of_a_user = path.ancestors().any(is_a_manager);
         Some(Self {
             is_of_a_user,
-            owner: std::fs::metadata(&directory)
-                .ok()
-                .map(|stat| Uid(stat.uid())),
-            runs_as: first_process_of(&directory),
+            owner: directory.as_deref().and_then(owner_of),
+            runs_as: directory.as_deref().and_then(first_process_of),
             path,
         })
     }
+}
+
+fn owner_of(directory: &Path) -> Option<Uid> {
+    let stat = std::fs::metadata(directory).ok()?;
+    Some(Uid(stat.uid()))
 }
 
 /// The oldest process in a cgroup is the service's main one, or stands nearest to it. `None` where none can be seen.
@@ -52,4 +55,19 @@ fn first_process_of(directory: &Path) -> Option<Uid> {
         .filter_map(seen)
         .min_by_key(|(started, _)| *started)?;
     Some(Uid(uid))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A service that runs as uid 1000 and is not delegated.
+    pub(in super::super) fn unit(path: &str) -> Unit {
+        Unit {
+            path: CgroupPath::parse(path).unwrap(),
+            is_of_a_user: path.contains("/user@1000.service/"),
+            owner: Some(Uid::ROOT),
+            runs_as: Some(Uid(1000)),
+        }
+    }
 }

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use nix::errno::Errno;
+use nix::unistd::getppid;
+
 /// As one word of sh(1).
 pub(super) fn shell(word: impl AsRef<Path>) -> String {
     let word = word.as_ref().display().to_string();
@@ -17,6 +20,19 @@ pub(super) fn shell(word: impl AsRef<Path>) -> String {
 pub(super) fn unit_value(word: impl AsRef<Path>) -> String {
     let word = word.as_ref().display().to_string();
     word.replace('\\', "\\\\").replace('%', "%%")
+}
+
+/// An error as the standard library tells it.
+pub(super) fn os_text(errno: Errno) -> String {
+    std::io::Error::from(errno).to_string()
+}
+
+/// Who called this one, which is the shell that somebody types into; a placeholder where it is in another pid namespace.
+pub(super) fn parent_pid() -> String {
+    match getppid().as_raw() {
+        0 => "PID".to_owned(),
+        pid => pid.to_string(),
+    }
 }
 
 #[cfg(test)]
