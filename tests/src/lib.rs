@@ -2,6 +2,7 @@
 
 pub mod conformance;
 pub mod crash;
+pub mod doctor;
 pub mod frontend;
 pub mod fuse;
 pub mod fuzzing;

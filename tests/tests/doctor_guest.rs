@@ -3,6 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use cgleaf_tests::doctor::text;
 use cgleaf_tests::frontend::{Answer, finish};
 use cgleaf_tests::lab::Guest;
 use serde_json::Value;
@@ -83,10 +84,6 @@ fn settings_of(advice: &str) -> Vec<String> {
     let quoted = advice.split('`').skip(1).step_by(2);
     let is_setting = |word: &&str| word.starts_with(char::is_uppercase) && word.contains('=');
     quoted.filter(is_setting).map(str::to_owned).collect()
-}
-
-fn text<'a>(result: &'a Value, name: &str) -> &'a str {
-    result[name].as_str().unwrap_or_default()
 }
 
 #[test]
