@@ -156,8 +156,12 @@ fn user_manager() -> Check {
 
 /// Ten seconds after the last login without it, the user manager and every scope of it end.
 fn lingering(leaf: Option<&CgroupPath>) -> Check {
-    let Some(uid) = leaf.and_then(who_logs_out) else {
-        let detail = "what is started here does not lie beneath a user manager, which ends with the last logout";
+    let Some(leaf) = leaf else {
+        let detail = "what is started here has no leaf beneath a user manager, which ends with the last logout";
+        return Check::new("lingering", None, detail);
+    };
+    let Some(uid) = who_logs_out(leaf) else {
+        let detail = "sessions survive every logout: their leaves lie beneath no user manager and in no login's scope";
         return Check::new("lingering", None, detail);
     };
     let Some(lingers) = lingers(uid) else {
