@@ -197,7 +197,12 @@ fn the_node_service_serves_containers_in_place_each_by_itself() {
         assert_eq!(host.line(), "refused PlaceNotServed", "uid {uid}");
     }
     let root = ground.unit.as_ref().unwrap().client();
-    assert_eq!(root.list().len(), 3);
+    // Whatever other containers the machine has.
+    let is_ours =
+        |place: &str| place.ends_with("docker-1111.scope") || place.ends_with("docker-2222.scope");
+    let mut all = root.list();
+    all.retain(|entry| is_ours(entry.attestation.domain_path.as_str()));
+    assert_eq!(all.len(), 3);
     let ours = root.open("u").attestation;
     assert!(ours.domain_path.as_str().ends_with("docker-1111.scope"));
     root.destroy(&Target::from(&ours));

@@ -260,3 +260,24 @@ fn whom_no_helper_may_move_has_the_group_tier() {
     assert_eq!(answer.stderr.lines().filter(told).count(), 3, "{answer:?}");
     assert!(answer.stdout.contains("\"tier\":\"group\""), "{answer:?}");
 }
+
+/// Helpers know nothing of each other. Where a record was lost, the one that has the session is asked before its id is used again.
+#[test]
+fn an_id_is_used_once_by_all_helpers_of_a_user() {
+    let Some(two) = Two::new() else { return };
+    two.start(&two.a, "same");
+    two.start(&two.b, "other");
+    for file in two.sandbox.record_files() {
+        if file.starts_with("same") {
+            fs::remove_file(two.sandbox.sessions().join(file)).expect("lose it");
+        }
+    }
+    let words = ["start", "--session", "same", "--", "sleep", "1000"];
+    let refused = two.cgleaf(Some(&two.b), &words);
+    refused.expect(125);
+    assert!(refused.stderr.contains("exists already"), "{refused:?}");
+    assert!(!leaf(&two.b, "same").exists());
+    two.cgleaf(None, &["destroy", "same"]).expect(0);
+    assert!(!leaf(&two.a, "same").exists());
+    two.cgleaf(None, &["destroy", "other"]).expect(0);
+}

@@ -1,5 +1,8 @@
 //! The claim of an id and a name: made before anything else, taken back on every way out but success (DESIGN 4, 4.2).
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use cgleaf_shared::attestation::{Attestation, Foreign, Verdict, verify};
 use cgleaf_shared::cgroup::CgroupRoot;
 use cgleaf_shared::id::{SessionId, SessionName};
@@ -11,7 +14,7 @@ use super::log::LogPlace;
 use super::named_directory::NamedDirectory;
 use super::program::new_mark;
 use super::scope;
-use crate::client::{Client, find_all};
+use crate::client::{Client, Patience, all_places, find_all};
 use crate::error::{Code, Error, OrCode, Result};
 use crate::group::{GcVerdict, GroupIdentity, gc_judges_over};
 use crate::records::{Found, HelperRef, Maker, Names, Phase, Record, Store, Tier};
@@ -117,6 +120,9 @@ impl Claim {
                 );
                 return Err(Error::new(Code::Usage, why));
             }
+        }
+        if chosen {
+            require_unknown_to_helpers(site, session)?;
         }
         match store.claim(&self.record) {
             Err(error) if error.code() == Code::Usage => match self.own_intent(&store)? {
@@ -315,6 +321,39 @@ impl Drop for Claim {
             trace::event(Role::Create, "GiveUp", started, &[]);
         }
     }
+}
+
+/// How long each of several helpers is waited for that may know an id.
+const ASKED_FOR: Duration = Duration::from_secs(2);
+
+/// Helpers of one user, as of several named directories, know nothing of each other. What keeps an id from being used by two of them
+/// is its record, and that may have been lost: so each is asked. One alone sees to it itself.
+fn require_unknown_to_helpers(site: &Site<'_>, session: &SessionId) -> Result<()> {
+    let root = site.base.root();
+    let mut sockets: Vec<PathBuf> = all_places(site.base, site.socket)
+        .into_iter()
+        .map(|(_, socket)| socket)
+        .filter(|socket| socket.starts_with(root) && socket.exists())
+        .collect();
+    sockets.dedup();
+    if sockets.len() < 2 {
+        return Ok(());
+    }
+    let _patience = Patience::for_each(ASKED_FOR);
+    for socket in sockets {
+        let request = Request::Open {
+            session: session.clone(),
+        };
+        let asked = Client::connect(&socket).and_then(|mut client| client.call(&request));
+        if matches!(asked, Ok(Reply::Opened(_))) {
+            let why = format!(
+                "session {session} exists already, at the helper that has {}; an id is used once",
+                socket.display()
+            );
+            return Err(Error::new(Code::Usage, why));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a helper answers that serves as root, with the record optional. Where a directory was named it is not asked.
