@@ -7,7 +7,7 @@ use cgleaf_shared::process::Pid;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
-use nix::sys::wait::WaitPidFlag;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 
 use super::gate::{Outcome, ParentGate};
 use super::signals::{self, Signals};
@@ -133,7 +133,7 @@ impl Watch {
                 Ok(Some(Change::Signalled(signal))) => return Some(Exit::Signal(signal)),
                 Ok(Some(Change::Stopped(by))) => {
                     let by = Signal::try_from(by).unwrap_or(Signal::SIGSTOP);
-                    if signals.stop_too(self.leader, None, by) {
+                    if signals.stop_too(self.leader, None, by) && !self.is_stopped_anew() {
                         sys::signal_child(self.leader, libc::SIGCONT);
                     }
                 }
@@ -141,6 +141,14 @@ impl Watch {
                 Ok(_) | Err(_) => return None,
             }
         }
+    }
+
+    /// Whether a stop waits to be told of that came after the last one: whoever continued this process continued the leader too, and
+    /// a ^Z right behind that is not to be undone.
+    fn is_stopped_anew(&self) -> bool {
+        let leader = nix::unistd::Pid::from_raw(self.leader.get());
+        let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        matches!(waitid(Id::Pid(leader), flags), Ok(WaitStatus::Stopped(..)))
     }
 }
 
