@@ -330,12 +330,11 @@ const ASKED_FOR: Duration = Duration::from_secs(2);
 /// is its record, and that may have been lost: so each is asked. One alone sees to it itself.
 fn require_unknown_to_helpers(site: &Site<'_>, session: &SessionId) -> Result<()> {
     let root = site.base.root();
-    let mut sockets: Vec<PathBuf> = all_places(site.base, site.socket)
+    let sockets: Vec<PathBuf> = all_places(site.base, site.socket)
         .into_iter()
         .map(|(_, socket)| socket)
         .filter(|socket| socket.starts_with(root) && socket.exists())
         .collect();
-    sockets.dedup();
     if sockets.len() < 2 {
         return Ok(());
     }

@@ -3,11 +3,13 @@
 use cgleaf_shared::wire::{Refusal, RefusalCode};
 
 use crate::attrs;
+use crate::authorise;
 use crate::context::State;
 use crate::place::Domain;
 use crate::refuse;
 use crate::requests::removal;
-use crate::table::{Key, Row};
+use crate::table::Row;
+use crate::trace;
 
 /// How many sessions that are over give up their leaves at once: others wait to be served.
 const AT_ONCE: usize = 64;
@@ -31,24 +33,24 @@ pub(super) fn require(state: &mut State, domain: &Domain) -> Result<(), Refusal>
 }
 
 fn remove_ended(state: &mut State, domain: &Domain) {
-    let of_domain = |row: &&Row| row.domain.domain == *domain;
-    let rows: Vec<Row> = state.table.rows().filter(of_domain).cloned().collect();
-    let mut removed = 0;
-    for row in rows {
-        if removed == AT_ONCE {
-            return;
+    let ended: Vec<Row> = state
+        .table
+        .rows()
+        .filter(|row| row.domain.domain == *domain && is_over(state, row))
+        .take(AT_ONCE)
+        .cloned()
+        .collect();
+    for row in ended {
+        // One that is gone is forgotten by that; a namesake is not touched.
+        let is_it = authorise::open_verified(state, &row).is_ok();
+        if is_it && removal::remove_all_of(state, &row.leaf_path) {
+            trace::event!(&row.identity.session, "RemoveLeaf", "\"gone\":true");
         }
-        removed +=
-            usize::from(is_over(state, &row) && removal::remove_all_of(state, &row.leaf_path));
     }
 }
 
-/// Whether it has begun and ended. One that is waited in for its first process has no leader yet.
+/// Whether it has begun and ended. One that waits for its first process has no leader yet.
 fn is_over(state: &State, row: &Row) -> bool {
-    let key: Key = row.key();
-    if state.unborn.iter().any(|(_, unborn)| *unborn == key) {
-        return false;
-    }
     match state.context.root.open_path(&row.leaf_path) {
         Ok(dir) => {
             dir.events().is_ok_and(|events| !events.populated)

@@ -41,7 +41,7 @@ impl Limit {
             }
         };
         let room = if self.is_of_depth {
-            "leave the session that this process is in: the sessions in a session lie beneath it"
+            "where this process is in a session, leave that: the sessions in a session lie beneath it"
         } else {
             "make room: destroy sessions, or `cgleaf gc` those that are over"
         };
